@@ -1,0 +1,95 @@
+//! Writing a whole file so that its name shows the old content or the new one, never a part.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Dir, File, OpenMode, remove_if_present, write_all_at};
+
+/// A file that takes its name only when [`Replacement::commit`] returns: temporary file, flush,
+/// rename, flush of the directory. Dropped without a commit it leaves nothing behind.
+///
+/// Writes are buffered; mode 0600.
+#[derive(Debug)]
+pub struct Replacement {
+    dir: Arc<dyn Dir>,
+    name: String,
+    temporary: String,
+    file: Arc<dyn File>,
+    buffer: Vec<u8>,
+    offset: u64,
+    committed: bool,
+}
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+impl Replacement {
+    /// Starts to write the file that will be called `name` in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system reports.
+    pub fn create(dir: Arc<dyn Dir>, name: &str) -> io::Result<Replacement> {
+        // A name of its own length limit: `name` itself may be as long as a name can be.
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        let n = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let temporary = format!(".eventlog-{}-{n}.tmp", std::process::id());
+        remove_if_present(&*dir, &temporary)?;
+        let file = dir.open(&temporary, OpenMode::CreateNew)?;
+        Ok(Replacement {
+            dir,
+            name: name.to_owned(),
+            temporary,
+            file,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            offset: 0,
+            committed: false,
+        })
+    }
+
+    /// Makes content and name durable, and returns the number of bytes written.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system reports; the old file is then still in place.
+    pub fn commit(mut self) -> io::Result<u64> {
+        self.flush()?;
+        // DURABILITY: content before name, and the name before we say that it is done.
+        self.file.sync_data()?;
+        self.dir.rename(&self.temporary, &self.name)?;
+        self.committed = true;
+        self.dir.sync()?;
+        Ok(self.offset)
+    }
+}
+
+impl Write for Replacement {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            self.flush()?;
+        }
+        if bytes.len() >= BUFFER_BYTES {
+            write_all_at(&*self.file, bytes, self.offset)?;
+            self.offset += bytes.len() as u64;
+        } else {
+            self.buffer.extend_from_slice(bytes);
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        write_all_at(&*self.file, &self.buffer, self.offset)?;
+        self.offset += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Replacement {
+    fn drop(&mut self) {
+        if !self.committed {
+            // Nothing more can be done about a temporary file that cannot be removed.
+            _ = remove_if_present(&*self.dir, &self.temporary);
+        }
+    }
+}

@@ -1,0 +1,456 @@
+//! Reading the journal back: from the applied position to its end, and the verdict at the first bytes
+//! that are no batch.
+//!
+//! The verdict is one total function, [`decide`], over what was observed. Nothing here changes a file:
+//! a torn batch is dropped by not being replayed, and the segment it stands in is set aside by the
+//! caller. So recovery can be cut off and repeated at will (I4, I5).
+
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::frame::{self, FrameError, FrameKind};
+use crate::io::{Dir, File, Mapping, OpenMode};
+
+use super::batch::{BatchHeader, has_zero_sector};
+use super::segment::{self, FIRST_BATCH_OFFSET};
+use super::{Epoch, Lsn, Position};
+
+/// What stands where the next batch was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tail {
+    /// Zeros to the end of the segment.
+    Zeros,
+    /// A whole frame of an epoch before this segment's.
+    OlderEpoch,
+    /// Bytes that stop short of the frame's end, or leave one of its sectors zero.
+    Incomplete,
+    /// Bytes in every sector, but no valid frame.
+    Complete,
+}
+
+/// What valid batches stand behind it, in this segment or a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Later {
+    /// None.
+    Nothing,
+    /// The very next batch, as the first one of the next segment that holds any.
+    Successor,
+    /// A batch after the expected one, so the expected one had been acknowledged.
+    Beyond,
+}
+
+/// What to make of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The segment is full; the journal goes on in a later one.
+    NextSegment,
+    /// The journal ends here.
+    CleanEnd,
+    /// A write that was cut off: never acknowledged, dropped whole, reported.
+    Torn,
+    /// Damage, or a tear that happens to look complete: only the user can decide.
+    Ambiguous,
+    /// An acknowledged batch is damaged or missing: fail closed.
+    Corrupt,
+}
+
+/// The recovery decision table.
+pub(crate) fn decide(tail: Tail, later: Later) -> Verdict {
+    match (tail, later) {
+        (Tail::Zeros | Tail::OlderEpoch, Later::Nothing) => Verdict::CleanEnd,
+        (Tail::Zeros | Tail::OlderEpoch, Later::Successor) => Verdict::NextSegment,
+        (Tail::Incomplete, Later::Nothing) => Verdict::Torn,
+        (Tail::Complete, Later::Nothing) => Verdict::Ambiguous,
+        (Tail::Incomplete | Tail::Complete, Later::Successor) => Verdict::Corrupt,
+        (_, Later::Beyond) => Verdict::Corrupt,
+    }
+}
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// The holder of the lock.
+    Recover,
+    /// The holder of the lock, told by the user to drop an ambiguous last batch.
+    RecoverDropping,
+    /// A reader beside a writer that may be in the middle of a batch: whatever is not whole yet is not
+    /// there yet.
+    Follow,
+}
+
+/// A batch that was dropped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub(crate) epoch: Epoch,
+    pub(crate) offset: u64,
+    pub(crate) batch: u64,
+    pub(crate) verdict: Verdict,
+}
+
+/// What reading the journal found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Replayed {
+    /// The point behind the last whole batch.
+    pub(crate) end: Position,
+    /// Batches that were not in the store yet.
+    pub(crate) batches: u64,
+    /// The journal ends with a close record.
+    pub(crate) closed: bool,
+    /// The last write, if it was cut off.
+    pub(crate) dropped: Option<Dropped>,
+    /// All segments there are, in order.
+    pub(crate) segments: Vec<Epoch>,
+}
+
+/// A batch on its way into the memtable.
+pub(crate) struct ReplayedBatch {
+    pub(crate) header: BatchHeader,
+    pub(crate) end: Position,
+    /// The frame's payload.
+    pub(crate) payload: Arc<Vec<u8>>,
+}
+
+/// The header of a close record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub(crate) struct CloseHeader {
+    pub(crate) at: Position,
+}
+
+enum Content {
+    Mapped(Mapping),
+    Read(Vec<u8>),
+}
+
+impl std::ops::Deref for Content {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Content::Mapped(map) => map,
+            Content::Read(bytes) => bytes,
+        }
+    }
+}
+
+struct Loaded {
+    epoch: Epoch,
+    content: Content,
+}
+
+/// The epochs of the segments in the journal's directory, in order.
+pub(crate) fn list(dir: &dyn Dir) -> Result<Vec<Epoch>> {
+    let entries = dir.list().map_err(|e| Error::io("cannot list the journal", e))?;
+    let mut epochs: Vec<Epoch> =
+        entries.iter().filter_map(|entry| segment::epoch_of(entry.name.to_str()?)).collect();
+    epochs.sort_unstable();
+    Ok(epochs)
+}
+
+fn load(dir: &dyn Dir, epoch: Epoch, store_id: u128, mode: Mode) -> Result<Loaded> {
+    let name = segment::display_name(epoch);
+    let failed = |e| Error::io(format_args!("cannot read {name}"), e);
+    let file: Arc<dyn File> = dir.open(&segment::name(epoch), OpenMode::Read).map_err(failed)?;
+    let len = file.len().map_err(failed)?;
+    let content = if mode == Mode::Follow {
+        Content::Read(copy(&*file, len).map_err(failed)?)
+    } else {
+        Content::Mapped(file.map().map_err(failed)?)
+    };
+    let header = segment::check_head(&content, epoch, store_id)?;
+    if len < header.capacity {
+        let capacity = header.capacity;
+        let message = format_args!("the segment is {len} bytes long instead of {capacity}");
+        return Err(Error::corrupt(name, len, message));
+    }
+    Ok(Loaded { epoch, content })
+}
+
+/// What a reader beside a writer takes instead of a map (see `io/mmap.rs`). A segment is written front
+/// to back: where the first batch is not there yet, nothing is.
+fn copy(file: &dyn File, len: u64) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len.min(2 * FIRST_BATCH_OFFSET) as usize];
+    let mut filled = crate::io::read_full_at(file, &mut bytes, 0)?;
+    let start = bytes.get(FIRST_BATCH_OFFSET as usize..).unwrap_or_default();
+    if last_nonzero(start).is_some() {
+        bytes.resize(len as usize, 0);
+        let rest = bytes.get_mut(filled..).unwrap_or_default();
+        filled += crate::io::read_full_at(file, rest, filled as u64)?;
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+fn last_nonzero(bytes: &[u8]) -> Option<usize> {
+    const STEP: usize = 4096;
+    let zeros = bytes.rchunks(STEP).take_while(|chunk| chunk.iter().all(|b| *b == 0)).count();
+    let end = bytes.len().saturating_sub(zeros * STEP);
+    bytes.get(..end)?.iter().rposition(|b| *b != 0)
+}
+
+/// Reads every batch behind `applied` in order and hands it to `sink`.
+///
+/// # Errors
+///
+/// `Corrupt` where an acknowledged batch is damaged or missing, `Ambiguous` where only the user can tell,
+/// `NewerFormat`, I/O errors, and those of `sink`. No file is changed.
+pub(crate) fn replay(
+    dir: &dyn Dir,
+    store_id: u128,
+    applied: Position,
+    mode: Mode,
+    sink: &mut dyn FnMut(ReplayedBatch) -> Result<()>,
+) -> Result<Replayed> {
+    let epochs = list(dir)?;
+    if epochs.is_empty() && applied.batch > 0 {
+        return Err(Error::corrupt(super::DIR, None, "the journal has no segment")
+            .with_hint("restore the journal directory from the same copy as events.redb"));
+    }
+    // Segments before the applied one hold nothing that the store has not.
+    let needed = epochs.iter().filter(|epoch| **epoch >= applied.epoch);
+    let segments =
+        needed.map(|e| load(dir, *e, store_id, mode)).collect::<Result<Vec<Loaded>>>()?;
+    for epoch in epochs.iter().filter(|epoch| **epoch < applied.epoch) {
+        check_owner(dir, *epoch, store_id)?;
+    }
+    let mut result = Replayed { end: applied, segments: epochs, ..Replayed::default() };
+    for (index, loaded) in segments.iter().enumerate() {
+        let start = if loaded.epoch == applied.epoch { applied.offset } else { FIRST_BATCH_OFFSET };
+        let stopped = replay_segment(loaded, start, &mut result, sink)?;
+        let later = segments.get(index + 1..).unwrap_or_default();
+        let tail = observe_tail(loaded, stopped);
+        match decide(tail, observe_later(loaded, stopped, later, result.end)) {
+            Verdict::NextSegment => {}
+            Verdict::CleanEnd => break,
+            verdict => {
+                let dropped = Dropped {
+                    epoch: loaded.epoch,
+                    offset: stopped as u64,
+                    batch: result.end.batch + 1,
+                    verdict,
+                };
+                match (verdict, mode) {
+                    (Verdict::Corrupt, _) => return Err(corrupt(&dropped)),
+                    (_, Mode::Follow) => {}
+                    (Verdict::Ambiguous, Mode::Recover) => return Err(ambiguous(&dropped)),
+                    _ => result.dropped = Some(dropped),
+                }
+                break;
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// A segment that holds nothing of interest must all the same be ours.
+fn check_owner(dir: &dyn Dir, epoch: Epoch, store_id: u128) -> Result<()> {
+    let mut head = vec![0; FIRST_BATCH_OFFSET as usize];
+    let file = match dir.open(&segment::name(epoch), OpenMode::Read) {
+        // A reader: the writer has recycled it.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        file => file,
+    };
+    let failed = |e| Error::io(format_args!("cannot read {}", segment::display_name(epoch)), e);
+    let n = file.and_then(|file| crate::io::read_full_at(&*file, &mut head, 0)).map_err(failed)?;
+    segment::check_head(head.get(..n).unwrap_or_default(), epoch, store_id).map(drop)
+}
+
+/// Replays the batches from `at` on, and returns the offset of the first bytes that are none.
+fn replay_segment(
+    segment: &Loaded,
+    at: u64,
+    result: &mut Replayed,
+    sink: &mut dyn FnMut(ReplayedBatch) -> Result<()>,
+) -> Result<usize> {
+    let name = segment::display_name(segment.epoch);
+    let mut at = at as usize;
+    while let Some(rest) = segment.content.get(at..) {
+        if closes(segment, at, result.end) {
+            result.closed = true;
+            break;
+        }
+        let Ok(frame) = frame::read(FrameKind::Batch, segment.epoch.0, rest) else { break };
+        let content = |e| Error::corrupt(&name, at as u64, e);
+        let header: BatchHeader = frame.head.decode().map_err(content)?;
+        let expected = Position { lsn: Lsn(header.first_lsn.0.wrapping_sub(1)), ..result.end };
+        if header.batch != result.end.batch + 1
+            || header.previous_crc != result.end.crc
+            || header.epoch != segment.epoch
+            || expected.lsn != result.end.lsn
+        {
+            // A whole batch, but not the next one: `observe_later` will find it.
+            break;
+        }
+        let len = frame.head.frame_len();
+        let end = Position {
+            lsn: Lsn(result.end.lsn.0 + u64::from(header.entries)),
+            batch: header.batch,
+            crc: frame.head.crc,
+            epoch: segment.epoch,
+            offset: (at + len) as u64,
+        };
+        sink(ReplayedBatch { header, end, payload: Arc::new(frame.payload.to_vec()) })?;
+        result.end = end;
+        result.batches += 1;
+        at += len;
+    }
+    Ok(at)
+}
+
+/// Whether a close record of exactly this position stands at `at`.
+fn closes(segment: &Loaded, at: usize, end: Position) -> bool {
+    close_at(segment, at)
+        .is_some_and(|close| close.at.batch == end.batch && close.at.crc == end.crc)
+}
+
+fn close_at(segment: &Loaded, at: usize) -> Option<CloseHeader> {
+    let frame = frame::read(FrameKind::Close, segment.epoch.0, segment.content.get(at..)?).ok()?;
+    frame.head.decode().ok()
+}
+
+fn observe_tail(segment: &Loaded, at: usize) -> Tail {
+    let rest = segment.content.get(at..).unwrap_or_default();
+    let seed = segment.epoch.0;
+    if let Ok(frame) = frame::read(FrameKind::Close, seed, rest) {
+        // A close record, ours or one that tells of more than there is; what follows it counts.
+        let behind = rest.get(frame.head.frame_len()..).unwrap_or_default();
+        return if last_nonzero(behind).is_none() { Tail::Zeros } else { Tail::Complete };
+    }
+    let Some(last) = last_nonzero(rest) else { return Tail::Zeros };
+    // Segments are zeroed before reuse, so this is a second line of defence.
+    const OLDER_EPOCHS: u32 = 64;
+    let mut older = (seed.saturating_sub(OLDER_EPOCHS)..seed).rev();
+    if older.any(|seed| frame::read(FrameKind::Batch, seed, rest).is_ok()) {
+        return Tail::OlderEpoch;
+    }
+    let incomplete = match frame::read_head(FrameKind::Batch, seed, rest) {
+        Ok(head) => {
+            let zeros_prove_nothing =
+                head.decode::<BatchHeader>().is_ok_and(|header| header.zero_sectors);
+            match rest.get(..head.frame_len()) {
+                // The last byte of a batch is its end mark.
+                Some(frame) => {
+                    frame.last() == Some(&0)
+                        || (!zeros_prove_nothing && has_zero_sector(frame, at as u64))
+                }
+                None => true,
+            }
+        }
+        Err(FrameError::Short) => true,
+        // Not even the header is whole: judge what there is.
+        Err(_) => {
+            last < frame::PREFIX_BYTES
+                || has_zero_sector(rest.get(..=last).unwrap_or_default(), at as u64)
+        }
+    };
+    if incomplete { Tail::Incomplete } else { Tail::Complete }
+}
+
+/// Searches this segment behind `at` and all later ones for a valid batch or close record.
+fn observe_later(segment: &Loaded, at: usize, later: &[Loaded], end: Position) -> Later {
+    // At `at` itself may stand a whole batch that does not follow on.
+    let here = search(segment, at).chain(search_close(segment, at, end));
+    if here.filter(|batch| *batch > end.batch).next().is_some() {
+        return Later::Beyond;
+    }
+    for segment in later {
+        if let Some(Ok(frame)) = segment
+            .content
+            .get(FIRST_BATCH_OFFSET as usize..)
+            .map(|rest| frame::read(FrameKind::Batch, segment.epoch.0, rest))
+        {
+            let follows = frame.head.decode::<BatchHeader>().is_ok_and(|header| {
+                header.batch == end.batch + 1 && header.previous_crc == end.crc
+            });
+            if follows {
+                return Later::Successor;
+            }
+        }
+        let start = FIRST_BATCH_OFFSET as usize;
+        let found = search(segment, start).chain(search_close(segment, start, end));
+        let mut found = found.filter(|batch| *batch > end.batch);
+        if found.next().is_some() {
+            return Later::Beyond;
+        }
+    }
+    Later::Nothing
+}
+
+/// The numbers of all valid batches that start at `from` or anywhere behind it.
+fn search(segment: &Loaded, from: usize) -> impl Iterator<Item = u64> + '_ {
+    magic_offsets(segment, from, b"EVLB").filter_map(|at| {
+        let rest = segment.content.get(at..)?;
+        let frame = frame::read(FrameKind::Batch, segment.epoch.0, rest).ok()?;
+        Some(frame.head.decode::<BatchHeader>().ok()?.batch)
+    })
+}
+
+/// The numbers of batches that close records behind `from` say were written, other than `end`'s.
+fn search_close(segment: &Loaded, from: usize, end: Position) -> impl Iterator<Item = u64> + '_ {
+    magic_offsets(segment, from, b"EVLC")
+        .filter_map(|at| close_at(segment, at))
+        .map(|close| close.at.batch)
+        .filter(move |batch| *batch != end.batch)
+}
+
+fn magic_offsets<'a>(
+    segment: &'a Loaded,
+    from: usize,
+    magic: &'static [u8; 4],
+) -> impl Iterator<Item = usize> + 'a {
+    let bytes = segment.content.get(from..).unwrap_or_default();
+    memchr::memmem::find_iter(bytes, magic).map(move |at| from + at)
+}
+
+fn corrupt(dropped: &Dropped) -> Error {
+    let message = format_args!(
+        "batch {} is damaged or missing, and later batches prove that it had been acknowledged",
+        dropped.batch
+    );
+    Error::corrupt(segment::display_name(dropped.epoch), dropped.offset, message)
+        .with_batch(dropped.batch)
+}
+
+fn ambiguous(dropped: &Dropped) -> Error {
+    let message = format_args!(
+        "the last batch ({}) is damaged, and its bytes cannot tell whether it had been acknowledged",
+        dropped.batch
+    );
+    Error::corrupt(segment::display_name(dropped.epoch), dropped.offset, message)
+        .with_batch(dropped.batch)
+        .with_kind(ErrorKind::Ambiguous)
+        .with_hint(
+            "nothing was changed; `eventlog recover --drop-last-batch` opens the log without that \
+             batch and keeps the segment beside it",
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_decision_table_is_total_and_as_written() {
+        use {Later::*, Tail::*, Verdict::*};
+        let table = [
+            (Zeros, Nothing, CleanEnd),
+            (Zeros, Successor, NextSegment),
+            (Zeros, Beyond, Corrupt),
+            (OlderEpoch, Nothing, CleanEnd),
+            (OlderEpoch, Successor, NextSegment),
+            (OlderEpoch, Beyond, Corrupt),
+            (Incomplete, Nothing, Torn),
+            (Incomplete, Successor, Corrupt),
+            (Incomplete, Beyond, Corrupt),
+            (Complete, Nothing, Ambiguous),
+            (Complete, Successor, Corrupt),
+            (Complete, Beyond, Corrupt),
+        ];
+        for (tail, later, verdict) in table {
+            assert_eq!(decide(tail, later), verdict, "{tail:?}, {later:?}");
+        }
+        let mut pairs: Vec<_> = table.iter().map(|(t, l, _)| format!("{t:?}{l:?}")).collect();
+        pairs.sort();
+        pairs.dedup();
+        assert_eq!(pairs.len(), 4 * 3, "every pair once");
+    }
+}

@@ -1,0 +1,246 @@
+//! From an append to durable, visible events: numbering, the open batch, back-pressure, the commit.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use crate::entry::{Entry, Flags, Seq};
+use crate::error::{Error, ErrorKind, Result};
+use crate::journal::batch::{BatchBuffer, ENTRY_OVERHEAD_BYTES, EntryHead};
+use crate::journal::group::{Commit, Completion, Failed, Role};
+use crate::journal::writer::WriteError;
+use crate::memtable::{Attributes, Change};
+
+use super::options::BATCH_BYTES_MAX;
+use super::session::{ID_BYTES_MAX, Progress, SessionState};
+use super::shared::{Shared, now_unix_micros, poisoned};
+
+/// A batch that is being filled.
+#[derive(Debug, Default)]
+pub(crate) struct OpenBatch {
+    buffer: BatchBuffer,
+    changes: Vec<Change>,
+    /// Where each session stands behind this batch.
+    standing: Vec<(Arc<SessionState>, Progress)>,
+    /// What this batch added to [`Shared::open_bytes`].
+    bytes: usize,
+}
+
+/// What one call adds.
+#[derive(Clone, Copy)]
+pub(crate) struct Addition<'a, 'e> {
+    pub(crate) entries: &'a [Entry<'e>],
+    pub(crate) attributes: Option<&'a Attributes>,
+    pub(crate) expected: Option<Seq>,
+}
+
+impl<'a, 'e> Addition<'a, 'e> {
+    pub(crate) fn of(entries: &'a [Entry<'e>]) -> Addition<'a, 'e> {
+        Addition { entries, attributes: None, expected: None }
+    }
+
+    /// Checks the limits and returns the bytes needed.
+    fn check(&self, max_entry_bytes: usize) -> Result<usize> {
+        let too_large = |message: String| Err(Error::new(ErrorKind::TooLarge, message));
+        if self.entries.is_empty() && self.attributes.is_none() {
+            return Err(Error::new(ErrorKind::Usage, "a batch must hold at least one event"));
+        }
+        let mut total = 2 * ID_BYTES_MAX;
+        for entry in self.entries {
+            let bytes = entry.bytes.len();
+            if bytes > max_entry_bytes {
+                return too_large(format!(
+                    "an event of {bytes} bytes exceeds max_entry_bytes ({max_entry_bytes})"
+                ));
+            }
+            let run = entry.run.as_ref().map_or(0, |run| run.len());
+            if run > ID_BYTES_MAX {
+                return too_large(format!(
+                    "a run's name has at most {ID_BYTES_MAX} bytes, this one has {run}"
+                ));
+            }
+            total += bytes + ENTRY_OVERHEAD_BYTES + run + 11;
+        }
+        if let Some(attributes) = self.attributes {
+            const ATTRIBUTE_BYTES_MAX: usize = 16 << 10;
+            let bytes = attributes.encode().len();
+            if bytes > ATTRIBUTE_BYTES_MAX {
+                return too_large(format!(
+                    "attributes of {bytes} bytes exceed the limit of {ATTRIBUTE_BYTES_MAX}"
+                ));
+            }
+            total += bytes;
+        }
+        if total > BATCH_BYTES_MAX {
+            return too_large(format!(
+                "a batch of {total} bytes exceeds the limit of {BATCH_BYTES_MAX}"
+            ));
+        }
+        Ok(total)
+    }
+}
+
+impl Shared {
+    /// Adds to the open batch and returns the seqs given. With `will_wait` the caller goes on to
+    /// [`Group::finish`](crate::journal::group::Group::finish).
+    pub(crate) fn add(
+        &self,
+        state: &Arc<SessionState>,
+        addition: Addition<'_, '_>,
+        will_wait: bool,
+    ) -> Result<(RangeInclusive<Seq>, Arc<Completion>, Role)> {
+        let needed = addition.check(self.options.max_entry_bytes)?;
+        loop {
+            self.wait_for_room()?;
+            let mut crowded = false;
+            let added = self.group.add(will_wait, |open: &mut OpenBatch| {
+                if open.buffer.len() > 0 && open.buffer.len() + needed > BATCH_BYTES_MAX {
+                    crowded = true;
+                    return Err(Error::new(ErrorKind::TooLarge, "the open batch is full"));
+                }
+                let seqs = self.add_to(open, state, addition)?;
+                open.bytes += needed;
+                self.open_bytes.fetch_add(needed, Ordering::Relaxed);
+                Ok(seqs)
+            });
+            match added {
+                // Only gigantic entries from several threads at once get here.
+                Err(_) if crowded => std::thread::sleep(Duration::from_millis(1)),
+                other => return other,
+            }
+        }
+    }
+
+    fn add_to(
+        &self,
+        open: &mut OpenBatch,
+        state: &Arc<SessionState>,
+        addition: Addition<'_, '_>,
+    ) -> Result<RangeInclusive<Seq>> {
+        let mut standing = state.progress.lock();
+        let progress = &mut standing.assigned;
+        let first = progress.next_seq;
+        if let Some(expected) = addition.expected.filter(|expected| *expected != first) {
+            return Err(Error::new(
+                ErrorKind::Conflict,
+                format!("session {:?} is at event {first}, not at {expected}", state.id),
+            )
+            .with_head(first)
+            .with_hint("read what was appended meanwhile, and decide again"));
+        }
+        if progress.number == 0 {
+            progress.number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        }
+        let session = progress.number;
+        if !progress.declared {
+            progress.declared = true;
+            open.buffer.declare(session, &state.id);
+            open.changes.push(Change::Declare { session, id: state.id.clone() });
+        }
+        if let Some(attributes) = addition.attributes {
+            open.buffer.describe(session, &attributes.encode());
+            open.changes.push(Change::Describe { session, attributes: attributes.clone() });
+        }
+        for entry in addition.entries {
+            let mut flags = Flags::default();
+            if entry.user_turn {
+                flags = flags.with(Flags::USER_TURN);
+            }
+            if let Some(run) = entry.run.as_deref()
+                && progress.run.as_deref() != Some(run)
+            {
+                let name: Arc<str> = run.into();
+                open.buffer.run(session, run);
+                open.changes.push(Change::Run { session, name: name.clone() });
+                progress.run = Some(name);
+                flags = flags.with(Flags::RUN_START);
+            }
+            let head = EntryHead {
+                session,
+                seq: progress.next_seq,
+                kind: entry.kind,
+                terminator: entry.terminator,
+                flags,
+                detail: entry.detail,
+            };
+            let range = open.buffer.entry(head, &entry.bytes);
+            open.changes.push(Change::Entry { head, range });
+            progress.next_seq += 1;
+        }
+        let next = progress.next_seq;
+        match open.standing.last_mut() {
+            Some((last, behind)) if Arc::ptr_eq(last, state) => behind.clone_from(progress),
+            _ => open.standing.push((state.clone(), progress.clone())),
+        }
+        Ok(first..=next.saturating_sub(1).max(first))
+    }
+
+    /// Waits while too much is in memory.
+    fn wait_for_room(&self) -> Result<()> {
+        let limit = self.options.pressure_bytes;
+        let used =
+            || self.memory_bytes.load(Ordering::Relaxed) + self.open_bytes.load(Ordering::Relaxed);
+        if used() <= limit {
+            return Ok(());
+        }
+        if !self.options.background {
+            return self.checkpoint();
+        }
+        self.ask_for_checkpoint();
+        let mut room = self.room.lock();
+        while used() > limit {
+            self.group.check()?;
+            self.room_made.wait_for(&mut room, Duration::from_millis(50));
+        }
+        Ok(())
+    }
+}
+
+impl Commit for Shared {
+    type Batch = OpenBatch;
+
+    fn commit(&self, batch: OpenBatch) -> Result<(), Failed> {
+        let now = now_unix_micros();
+        let OpenBatch { buffer, changes, standing, bytes } = batch;
+        let sealed = self.journal.write(buffer, now).map_err(|error| match error {
+            WriteError::NothingWritten(error) => Failed { error, stop: None },
+            WriteError::Fatal(error) => {
+                let stop = Some(poisoned(&error));
+                Failed { error, stop }
+            }
+        })?;
+        let end = sealed.end;
+        let live_bytes = {
+            // INVARIANT I6: a freeze takes the write lock, so it never splits a batch.
+            let view = self.view.read();
+            view.live.apply(changes, Arc::new(sealed.bytes), end, now);
+            let live = view.live.bytes();
+            let frozen = view.frozen.as_ref().map_or(0, |frozen| frozen.bytes());
+            self.memory_bytes.store(live + frozen, Ordering::Relaxed);
+            self.open_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            live
+        };
+        for (session, behind) in standing {
+            session.progress.lock().durable = behind;
+        }
+        if live_bytes >= self.options.checkpoint_bytes {
+            self.ask_for_checkpoint();
+        }
+        if self.journal.wants_spare() {
+            self.ask_for_segment();
+        }
+        Ok(())
+    }
+
+    fn roll_back(&self) {
+        self.open_bytes.store(0, Ordering::Relaxed);
+        for state in self.registry.lock().values() {
+            let mut standing = state.progress.lock();
+            let number = standing.assigned.number;
+            standing.assigned = standing.durable.clone();
+            // A number once given stays given; only its declaration is repeated.
+            standing.assigned.number = number;
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! A log that is open for reading alone, beside a process that writes it, or without one.
+//!
+//! A reader takes no lock of ours and writes nothing. Each view is made anew: the store as it is, then the
+//! journal's batches above its applied position. If a checkpoint moved that position meanwhile, the
+//! segments that were read may have been recycled under the reader's hands, and it starts again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::Dir;
+use crate::journal;
+use crate::journal::recover::{self, Mode};
+use crate::memtable::Memtable;
+use crate::store::{self, Presence, Store};
+
+use super::options::Options;
+use super::snapshot::Snapshot;
+
+#[derive(Debug)]
+pub(crate) struct Reader {
+    dir: Arc<dyn Dir>,
+    pub(super) store: Store,
+}
+
+/// Damage seen beside a writer may be a batch in the making: look again this often, this far apart.
+const TRIES: usize = 40;
+const PAUSE: Duration = Duration::from_millis(5);
+
+impl Reader {
+    pub(super) fn open(dir: Arc<dyn Dir>, options: &Options) -> Result<Reader> {
+        if store::presence(&*dir)? == Presence::Absent {
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("there is no event log in {}", dir.path().display()),
+            )
+            .with_hint("`eventlog import` or `append` creates one"));
+        }
+        let store = Store::open_read_only(dir.clone(), options.cache_bytes)?;
+        Ok(Reader { dir, store })
+    }
+
+    pub(super) fn snapshot(&self) -> Result<Snapshot> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.try_snapshot() {
+                Ok(Some(snapshot)) => return Ok(snapshot),
+                // A checkpoint came in between; that cannot happen this often in a row.
+                Ok(None) if tries < 100 * TRIES => {}
+                Ok(None) => {
+                    let message = "the log is checkpointed faster than it can be read";
+                    return Err(Error::new(ErrorKind::Io, message)
+                        .with_hint("try again when the writer is less busy"));
+                }
+                Err(error) => {
+                    let passing = matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound);
+                    if !passing || tries >= TRIES {
+                        return Err(error);
+                    }
+                    std::thread::sleep(PAUSE);
+                }
+            }
+        }
+    }
+
+    /// `None` when the store changed meanwhile.
+    fn try_snapshot(&self) -> Result<Option<Snapshot>> {
+        let reader = self.store.reader()?;
+        let applied = reader.applied();
+        let memtable = Memtable::new(applied);
+        let journal = self
+            .dir
+            .subdir(journal::DIR, false)
+            .map_err(|e| Error::io("cannot open the journal's directory", e))?;
+        let read = recover::replay(&*journal, self.store.id(), applied, Mode::Follow, &mut |b| {
+            memtable.apply_replayed(&b)
+        });
+        if self.store.reader()?.applied() != applied {
+            return Ok(None);
+        }
+        let end = read?.end;
+        Ok(Some(Snapshot::new(reader, vec![Arc::new(memtable)], end.lsn)))
+    }
+}

@@ -1,0 +1,264 @@
+//! A view of the log at one moment, and what is known of its sessions.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::entry::{Kind, Seq};
+use crate::error::{Error, ErrorKind, Result};
+use crate::journal::Lsn;
+use crate::memtable::{Attributes, MemInner, Memtable};
+use crate::store::{Mark, SessionRecord, StoreReader};
+
+use super::range::{EventRange, Events, Position};
+
+/// Everything that was durable at one moment, across all sessions. Later appends do not show.
+///
+/// Cheap to make and to clone. It pins space in the store: drop it when done, and take a new one to see
+/// what is new.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(super) inner: Arc<SnapshotInner>,
+}
+
+pub(super) struct SnapshotInner {
+    pub(super) reader: StoreReader,
+    /// Oldest first.
+    pub(super) memtables: Vec<Arc<Memtable>>,
+    pub(super) lsn: Lsn,
+}
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("lsn", &self.inner.lsn.0).finish_non_exhaustive()
+    }
+}
+
+/// What the log knows of a session without looking into its events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionInfo {
+    /// The session's id.
+    pub id: String,
+    /// What it is beside its events.
+    pub attributes: Attributes,
+    /// When its first event was written, in microseconds since the Unix epoch.
+    pub created_unix_micros: u64,
+    /// When its last event was written.
+    pub updated_unix_micros: u64,
+    /// How many events it has: the seq of the next one.
+    pub events: u64,
+    /// How many user turns.
+    pub user_turns: u64,
+    /// How many runs.
+    pub runs: u64,
+    /// The name of the latest run.
+    pub last_run: Option<String>,
+    /// Bytes of all lines with their line ends: the size of an export.
+    pub bytes: u64,
+    /// Bytes of its blocks in the store; what is still in the journal is not counted.
+    pub stored_bytes: u64,
+    counts: [u64; 8],
+}
+
+impl SessionInfo {
+    /// How many events of a kind it has.
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.counts.get(kind as usize).copied().unwrap_or_default()
+    }
+}
+
+impl From<SessionRecord> for SessionInfo {
+    fn from(record: SessionRecord) -> SessionInfo {
+        SessionInfo {
+            id: record.id,
+            attributes: record.attributes,
+            created_unix_micros: record.created_unix_micros,
+            updated_unix_micros: record.updated_unix_micros,
+            events: record.next_seq,
+            user_turns: record.user_turns,
+            runs: record.runs,
+            last_run: record.last_run,
+            bytes: record.bytes,
+            stored_bytes: record.stored_bytes,
+            counts: record.counts,
+        }
+    }
+}
+
+impl Snapshot {
+    pub(super) fn new(reader: StoreReader, memtables: Vec<Arc<Memtable>>, lsn: Lsn) -> Snapshot {
+        Snapshot { inner: Arc::new(SnapshotInner { reader, memtables, lsn }) }
+    }
+
+    /// The session called `id`, if it is there.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, `Io`.
+    pub fn session(&self, id: &str) -> Result<Option<SessionInfo>> {
+        Ok(self.record(id)?.map(SessionInfo::from))
+    }
+
+    /// All sessions, in the order in which they were created, one at a time.
+    ///
+    /// A damaged record is an item of its own and hides no other session.
+    pub fn sessions(&self) -> impl Iterator<Item = Result<SessionInfo>> + '_ {
+        self.numbers().filter_map(|number| {
+            let record = number.and_then(|number| self.inner.record(number));
+            // `None`: declared in memory after this view was taken.
+            record.transpose().map(|record| record.map(SessionInfo::from))
+        })
+    }
+
+    /// Reads events of the session `id`: all of them with `..`, or a range of seqs, or from one
+    /// [`Position`] to another. The iterator goes both ways and holds one block at each end.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a session or a position that is not there; `Corrupt`, `Io`.
+    pub fn read(&self, id: &str, range: impl Into<EventRange>) -> Result<Events> {
+        let record = self.record(id)?.ok_or_else(|| no_session(id))?;
+        let range = range.into();
+        let resolve = |position: Position| {
+            self.resolve(&record, position)?.ok_or_else(|| {
+                let message = format!("session {id:?} has no {position}");
+                Error::new(ErrorKind::NotFound, message)
+            })
+        };
+        let start = resolve(range.from)?;
+        let end = resolve(range.to)?;
+        Ok(self.events(&record, start, end))
+    }
+
+    /// The seq of a position of the session `id`, `None` when the session has no such event.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` for a session that is not there; `Corrupt`, `Io`.
+    pub fn find(&self, id: &str, position: Position) -> Result<Option<Seq>> {
+        let record = self.record(id)?.ok_or_else(|| no_session(id))?;
+        self.resolve(&record, position)
+    }
+
+    fn events(&self, record: &SessionRecord, start: Seq, end: Seq) -> Events {
+        let end = end.min(record.next_seq);
+        Events::new(self.inner.clone(), record.number, start.min(end), end)
+    }
+
+    fn resolve(&self, record: &SessionRecord, position: Position) -> Result<Option<Seq>> {
+        let (mark, ordinal) = match position {
+            Position::Start => return Ok(Some(0)),
+            Position::End => return Ok(Some(record.next_seq)),
+            Position::Seq(seq) => return Ok(Some(seq)),
+            Position::Message(n) => (Mark::Message, n),
+            Position::UserTurn(n) => (Mark::UserTurn, n),
+            Position::Run(n) => (Mark::Run, n),
+            Position::Checkpoint(n) => (Mark::Checkpoint, n),
+            Position::LastRun => (Mark::Run, record.runs.wrapping_sub(1)),
+            Position::LastCheckpoint => {
+                (Mark::Checkpoint, record.marked(Mark::Checkpoint).wrapping_sub(1))
+            }
+        };
+        if ordinal >= record.marked(mark) {
+            return Ok(None);
+        }
+        // The nearest event known to have such a number, and from there on.
+        let stored = self.inner.reader.record(record.number)?.unwrap_or_default();
+        let (mut reached, from) = if ordinal < stored.marked(mark) {
+            let known = self.inner.reader.mark_at_or_before(record.number, mark, ordinal)?;
+            known.unwrap_or((0, 0))
+        } else {
+            (stored.marked(mark), stored.next_seq)
+        };
+        for event in self.events(record, from, record.next_seq) {
+            let event = event?;
+            if mark.is_on(event.kind, event.flags) {
+                if reached == ordinal {
+                    return Ok(Some(event.seq));
+                }
+                reached += 1;
+            }
+        }
+        let place = format!("events.redb, session {}", record.number);
+        Err(Error::corrupt(place, None, "the session's counts and its events disagree"))
+    }
+
+    /// The record of the session `id` with what is in memory counted in.
+    pub(super) fn record(&self, id: &str) -> Result<Option<SessionRecord>> {
+        let found = self.inner.memtables.iter().find_map(|table| table.read().number(id));
+        let number = match found {
+            Some(number) => Some(number),
+            None => self.inner.reader.number(id)?,
+        };
+        number.map_or(Ok(None), |number| self.inner.record(number))
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = Result<u64>> + '_ {
+        let mut fresh = BTreeSet::new();
+        for table in &self.inner.memtables {
+            let table = table.read();
+            let declared = table.sessions.iter().filter(|(_, s)| s.declared.is_some());
+            fresh.extend(declared.map(|(number, _)| *number));
+        }
+        let reader = &self.inner.reader;
+        let mut last = 0;
+        let stored = reader.numbers_from(0).inspect(move |n| last = n.clone().unwrap_or(last));
+        // A session that is in both is the store's.
+        let fresh = fresh.into_iter().filter_map(move |number| match reader.record(number) {
+            Ok(None) => Some(Ok(number)),
+            Ok(Some(_)) | Err(_) => None,
+        });
+        stored.chain(fresh)
+    }
+}
+
+impl SnapshotInner {
+    pub(super) fn record(&self, number: u64) -> Result<Option<SessionRecord>> {
+        let mut record = self.reader.record(number)?;
+        for table in &self.memtables {
+            self.count_in(&mut record, number, &table.read());
+        }
+        // A session is there once its first batch is visible.
+        Ok(record)
+    }
+
+    /// Counts in what `table` has beyond the record.
+    fn count_in(&self, record: &mut Option<SessionRecord>, number: u64, table: &MemInner) {
+        let Some(session) = table.sessions.get(&number) else { return };
+        let visible = session.visible(self.lsn);
+        let fresh = |id: &Arc<str>| SessionRecord {
+            number,
+            id: id.to_string(),
+            created_unix_micros: session.first_unix_micros,
+            ..SessionRecord::default()
+        };
+        if record.is_none() {
+            if visible == 0 && !session.entries.is_empty() {
+                return; // declared after this view was taken
+            }
+            *record = session.declared.as_ref().map(fresh);
+        }
+        let Some(record) = record else { return };
+        for index in 0..visible {
+            let seq = session.first_seq + index as u64;
+            // What the store has already is not counted twice.
+            if seq < record.next_seq {
+                continue;
+            }
+            if let Some(entry) = session.entry(seq) {
+                let line = entry.bytes().len() + entry.terminator.as_bytes().len();
+                record.count(entry.kind, entry.flags, line as u64);
+            }
+        }
+        record.attributes.update(&session.attributes);
+        record.updated_unix_micros = record.updated_unix_micros.max(session.last_unix_micros);
+        if let Some(run) = &session.last_run {
+            record.last_run = Some(run.to_string());
+        }
+    }
+}
+
+pub(super) fn no_session(id: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("there is no session {id:?} in this log"))
+        .with_hint("`eventlog sessions` lists them")
+}

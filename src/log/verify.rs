@@ -1,0 +1,310 @@
+//! Proving that what is stored is whole, and counting it.
+
+use std::collections::HashMap;
+
+use crate::entry::Seq;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Mark, SessionRecord, StoreReader};
+
+use super::snapshot::Snapshot;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Problem {
+    /// Where: file and block, record or mark.
+    pub location: String,
+    /// The session, if one is concerned.
+    pub session: Option<String>,
+    /// The event, if one is concerned.
+    pub seq: Option<Seq>,
+    /// The kind of problem: `corrupt`, `gap`, `count`, `mark`, `id` or `orphan`.
+    pub kind: &'static str,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// What `verify` looked at and found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Sessions looked at.
+    pub sessions: u64,
+    /// Events read.
+    pub events: u64,
+    /// Blocks read.
+    pub blocks: u64,
+    /// Batches that are in the journal and not in the store yet.
+    pub journal_batches: u64,
+    /// For every session the bytes of its lines and line ends are what its record says.
+    pub bytes_accounted: bool,
+    /// What is wrong, in the order found; at most 10,000.
+    pub problems: Vec<Problem>,
+}
+
+const PROBLEMS_MAX: usize = 10_000;
+
+struct Walk<'a> {
+    snapshot: &'a Snapshot,
+    report: VerifyReport,
+    marks: HashMap<(u64, u8, u64), Seq>,
+}
+
+/// What was counted of the session whose blocks are being read.
+struct Counted {
+    record: SessionRecord,
+    /// Whether a gap or a damaged block makes the counts meaningless.
+    broken: bool,
+}
+
+/// Reads everything and compares it with what is written about it. `progress` is called with blocks read.
+pub(super) fn verify(snapshot: &Snapshot, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
+    let mut walk = Walk {
+        snapshot,
+        report: VerifyReport { bytes_accounted: true, ..VerifyReport::default() },
+        marks: HashMap::new(),
+    };
+    walk.stored(progress)?;
+    walk.in_memory();
+    Ok(walk.report)
+}
+
+impl Walk<'_> {
+    fn problem(&mut self, kind: &'static str, location: String, who: Who, message: String) {
+        if self.report.problems.len() < PROBLEMS_MAX {
+            let Who(session, seq) = who;
+            self.report.problems.push(Problem { location, session, seq, kind, message });
+        }
+    }
+
+    fn reader(&self) -> &StoreReader {
+        &self.snapshot.inner.reader
+    }
+
+    /// The store: every block in order, session by session.
+    fn stored(&mut self, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let snapshot = self.snapshot;
+        self.read_marks()?;
+        let mut numbers = snapshot.inner.reader.numbers_from(0).peekable();
+        let mut current: Option<Counted> = None;
+        for row in snapshot.inner.reader.blocks()? {
+            let row = match row {
+                Ok(row) => row,
+                Err(error) => {
+                    self.corrupt(Who(None, None), &error);
+                    break;
+                }
+            };
+            self.report.blocks += 1;
+            progress(self.report.blocks);
+            if current.as_ref().is_none_or(|c| c.record.number != row.session) {
+                self.finish(current.take());
+                // Sessions without a block up to this one.
+                while let Some(number) =
+                    numbers.next_if(|n| n.as_ref().map_or(true, |number| *number < row.session))
+                {
+                    let number = number?;
+                    self.finish(Some(fresh(number)));
+                }
+                _ = numbers.next_if(|n| n.as_ref().is_ok_and(|n| *n == row.session));
+                current = Some(fresh(row.session));
+            }
+            let Some(counted) = &mut current else { continue };
+            let name = crate::store::block::place(row.session, row.first_seq);
+            let who = || Who(None, Some(row.first_seq));
+            match row.block {
+                Err(error) => {
+                    counted.broken = true;
+                    self.corrupt(who(), &error);
+                }
+                Ok(block) => {
+                    if block.first_seq != counted.record.next_seq && !counted.broken {
+                        let expected = counted.record.next_seq;
+                        let message = format!("the block should begin with event {expected}");
+                        self.problem("gap", name, who(), message);
+                        counted.broken = true;
+                    }
+                    counted.record.blocks += 1;
+                    counted.record.stored_bytes += row.stored_len;
+                    for entry in block.entries() {
+                        self.check_mark(&counted.record, entry.kind, entry.flags, entry.seq);
+                        let line = entry.bytes().len() + entry.terminator.as_bytes().len();
+                        counted.record.count(entry.kind, entry.flags, line as u64);
+                        self.report.events += 1;
+                    }
+                }
+            }
+        }
+        self.finish(current.take());
+        for number in numbers {
+            let number = number?;
+            self.finish(Some(fresh(number)));
+        }
+        let left: Vec<_> = self.marks.drain().collect();
+        for ((session, kind, ordinal), seq) in left {
+            let location = format!("events.redb, mark ({session}, {kind}, {ordinal})");
+            let message = format!("the mark points at event {seq}, which is no such event");
+            self.problem("mark", location, Who(None, Some(seq)), message);
+        }
+        Ok(())
+    }
+
+    fn corrupt(&mut self, who: Who, error: &Error) {
+        self.report.bytes_accounted = false;
+        let location = error.place().map_or_else(String::new, |place| place.file.clone());
+        self.problem("corrupt", location, who, error.to_string());
+    }
+
+    fn read_marks(&mut self) -> Result<()> {
+        let snapshot = self.snapshot;
+        for mark in snapshot.inner.reader.marks()? {
+            let (session, kind, ordinal, seq, right) = mark?;
+            if right {
+                self.marks.insert((session, kind, ordinal), seq);
+            } else {
+                let location = format!("events.redb, mark ({session}, {kind}, {ordinal})");
+                let message = "the mark does not match its checksum".to_owned();
+                self.problem("mark", location, Who(None, None), message);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_mark(
+        &mut self,
+        before: &SessionRecord,
+        kind: crate::entry::Kind,
+        flags: crate::entry::Flags,
+        seq: Seq,
+    ) {
+        for mark in Mark::ALL {
+            if mark.is_on(kind, flags) {
+                let key = (before.number, mark as u8, before.marked(mark));
+                if self.marks.get(&key) == Some(&seq) {
+                    self.marks.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Compares what was counted with the session's record.
+    fn finish(&mut self, counted: Option<Counted>) {
+        let Some(Counted { record: counted, broken }) = counted else { return };
+        self.report.sessions += 1;
+        let number = counted.number;
+        let location = format!("events.redb, record of session {number}");
+        let record = match self.reader().record(number) {
+            Ok(Some(record)) => record,
+            Ok(None) => {
+                let message = "there are events of a session that has no record".to_owned();
+                self.report.bytes_accounted = false;
+                return self.problem("orphan", location, Who(None, None), message);
+            }
+            Err(error) => return self.corrupt(Who(None, None), &error),
+        };
+        let who = || Who(Some(record.id.clone()), None);
+        match self.reader().number(&record.id) {
+            Ok(Some(found)) if found == number => {}
+            Ok(found) => {
+                let message = format!("the id leads to session {found:?}, not {number}");
+                self.problem("id", location.clone(), who(), message);
+            }
+            Err(error) => self.corrupt(who(), &error),
+        }
+        // After a gap the counts would only repeat what has been said.
+        if broken {
+            self.report.bytes_accounted = false;
+            return;
+        }
+        self.report.bytes_accounted &= record.bytes == counted.bytes;
+        let pairs = [
+            ("events", record.next_seq, counted.next_seq),
+            ("bytes", record.bytes, counted.bytes),
+            ("user turns", record.user_turns, counted.user_turns),
+            ("runs", record.runs, counted.runs),
+            ("blocks", record.blocks, counted.blocks),
+            ("stored bytes", record.stored_bytes, counted.stored_bytes),
+            ("messages", record.marked(Mark::Message), counted.marked(Mark::Message)),
+            ("checkpoints", record.marked(Mark::Checkpoint), counted.marked(Mark::Checkpoint)),
+        ];
+        for (what, says, is) in pairs {
+            if says != is {
+                let message = format!("the record says {says} {what}, there are {is}");
+                self.problem("count", location.clone(), who(), message);
+            }
+        }
+    }
+
+    /// What the journal holds beyond the store; its CRCs were checked when it was read.
+    fn in_memory(&mut self) {
+        let snapshot = self.snapshot;
+        let applied = self.reader().applied();
+        for table in &snapshot.inner.memtables {
+            let table = table.read();
+            let batches = table.end.batch.saturating_sub(applied.batch);
+            self.report.journal_batches = self.report.journal_batches.max(batches);
+            for (number, session) in &table.sessions {
+                let stored = match self.reader().record(*number) {
+                    Ok(record) => record,
+                    Err(_) => continue, // reported above
+                };
+                self.report.sessions += u64::from(stored.is_none() && session.declared.is_some());
+                let next = stored.map_or(0, |record| record.next_seq);
+                let visible = session.visible(snapshot.inner.lsn) as u64;
+                let end = session.first_seq + visible;
+                self.report.events += end.saturating_sub(session.first_seq.max(next));
+            }
+        }
+    }
+}
+
+/// The session and the event a problem is about.
+struct Who(Option<String>, Option<Seq>);
+
+fn fresh(number: u64) -> Counted {
+    Counted { record: SessionRecord { number, ..SessionRecord::default() }, broken: false }
+}
+
+/// The log in numbers.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Sessions.
+    pub sessions: u64,
+    /// Events of all sessions.
+    pub events: u64,
+    /// Bytes of all lines with their line ends.
+    pub bytes: u64,
+    /// Bytes that the store's file occupies on the device.
+    pub stored_bytes: u64,
+    /// Bytes of the journal's segments.
+    pub journal_bytes: u64,
+    /// The number of the last event that the store holds.
+    pub applied_lsn: u64,
+    /// The number of the last durable event.
+    pub durable_lsn: u64,
+    /// The version of the format on disk.
+    pub format_version: u32,
+    /// The id that ties journal and store together.
+    pub store_id: String,
+}
+
+impl Snapshot {
+    pub(super) fn totals(&self, stats: &mut Stats) -> Result<()> {
+        for session in self.sessions() {
+            match session {
+                Ok(session) => {
+                    stats.sessions += 1;
+                    stats.events += session.events;
+                    stats.bytes += session.bytes;
+                }
+                // Damage is `verify`'s to report; here it is only not counted.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {}
+                Err(error) => return Err(error),
+            }
+        }
+        stats.applied_lsn = self.inner.reader.applied().lsn.0;
+        stats.durable_lsn = self.inner.lsn.0;
+        Ok(())
+    }
+}

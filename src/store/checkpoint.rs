@@ -1,0 +1,204 @@
+//! A checkpoint: one durable transaction that takes a frozen memtable in.
+//!
+//! Everything or nothing: blocks, session records, ids, marks and the applied position. With quick repair, so
+//! that a reopen after a kill does not read the whole file. A commit that returned an error may still have
+//! happened; replaying the journal over it is harmless because the applied position tells.
+
+use redb::{Durability, ReadableTable};
+
+use crate::entry::StoredEntry;
+use crate::error::{Error, Result};
+use crate::journal::Position;
+use crate::memtable::{MemInner, MemSession};
+
+use super::block::{self, BLOCK_BYTES_MAX, Builder, SMALL_BLOCK_BYTES_MAX};
+use super::tables::{
+    self, EVENTS, MARKS, META, META_APPLIED, Mark, SESSION_IDS, SESSIONS, SessionRecord,
+};
+use super::{FILE, Handle, Store, guarded};
+
+/// From this many sessions in one checkpoint on, blocks are small.
+const MANY_SESSIONS: usize = 10_000;
+/// Fast enough to keep up with the journal; higher levels gain little on blocks of this size.
+const ZSTD_LEVEL: i32 = 1;
+
+/// What a checkpoint wrote.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Checkpointed {
+    /// The position behind everything the store holds now.
+    pub(crate) applied: Position,
+}
+
+type Events<'t> = redb::Table<'t, (u64, u64), &'static [u8]>;
+type Marks<'t> = redb::Table<'t, (u64, u8, u64), (u64, u32)>;
+
+impl Store {
+    /// Writes a memtable out. Durable when this returns.
+    pub(crate) fn checkpoint(&self, memtable: &MemInner) -> Result<Checkpointed> {
+        let handle = self.handle();
+        let Handle::Write(database) = &*handle else {
+            return Err(Error::new(crate::ErrorKind::Closed, "the log is closed"));
+        };
+        let seed = tables::seed(self.id);
+        let many = memtable.sessions.len() >= MANY_SESSIONS;
+        let limit = if many { SMALL_BLOCK_BYTES_MAX } else { BLOCK_BYTES_MAX };
+        let mut builder = Builder::new(seed, limit, ZSTD_LEVEL)?;
+        let mut failed = None;
+        let done = guarded("write", || {
+            let mut transaction = database.begin_write()?;
+            transaction.set_durability(Durability::Immediate)?;
+            transaction.set_quick_repair(true);
+            {
+                let mut events = transaction.open_table(EVENTS)?;
+                let mut sessions = transaction.open_table(SESSIONS)?;
+                let mut ids = transaction.open_table(SESSION_IDS)?;
+                let mut marks = transaction.open_table(MARKS)?;
+                for (number, session) in &memtable.sessions {
+                    let stored = sessions.get(number)?.map(|guard| guard.value().to_vec());
+                    let old = stored.map(|stored| tables::decode_record(&stored, seed, *number));
+                    let mut record = match next_record(*number, old, session) {
+                        Ok(record) => record,
+                        Err(error) => {
+                            failed = Some(error);
+                            return Ok(false);
+                        }
+                    };
+                    let mut writer = SessionWriter {
+                        seed,
+                        builder: &mut builder,
+                        events: &mut events,
+                        marks: &mut marks,
+                        record: &mut record,
+                    };
+                    if let Err(error) = writer.write(session)? {
+                        failed = Some(error);
+                        return Ok(false);
+                    }
+                    if let Some(id) = &session.declared {
+                        ids.insert(&**id, (*number, tables::id_check(id, *number, seed)))?;
+                    }
+                    sessions.insert(number, &*tables::encode_record(&record, seed))?;
+                }
+                let mut meta = transaction.open_table(META)?;
+                meta.insert(META_APPLIED, &*tables::encode_meta(&memtable.end))?;
+            }
+            transaction.commit()?;
+            Ok(true)
+        })?;
+        match failed {
+            Some(error) if !done => Err(error),
+            _ => Ok(Checkpointed { applied: memtable.end }),
+        }
+    }
+}
+
+/// The session's record with everything but the new events counted in.
+fn next_record(
+    number: u64,
+    old: Option<Result<SessionRecord>>,
+    session: &MemSession,
+) -> Result<SessionRecord> {
+    let mut record = match (old, &session.declared) {
+        (Some(old), _) => old?,
+        (None, Some(id)) => SessionRecord {
+            number,
+            id: id.to_string(),
+            created_unix_micros: session.first_unix_micros,
+            ..SessionRecord::default()
+        },
+        (None, None) => {
+            let place = format!("{FILE}, record of session {number}");
+            return Err(Error::corrupt(place, None, "the record of a session is missing"));
+        }
+    };
+    if !session.entries.is_empty() && session.first_seq != record.next_seq {
+        let message = format_args!(
+            "the store holds {} events of the session, the journal goes on with {}",
+            record.next_seq, session.first_seq
+        );
+        return Err(Error::corrupt(format!("{FILE}, session {number}"), None, message));
+    }
+    record.attributes.update(&session.attributes);
+    record.updated_unix_micros = session.last_unix_micros;
+    if let Some(run) = &session.last_run {
+        record.last_run = Some(run.to_string());
+    }
+    Ok(record)
+}
+
+struct SessionWriter<'a, 't> {
+    seed: u32,
+    builder: &'a mut Builder,
+    events: &'a mut Events<'t>,
+    marks: &'a mut Marks<'t>,
+    record: &'a mut SessionRecord,
+}
+
+impl SessionWriter<'_, '_> {
+    /// Writes the session's new events. The outer error is redb's, the inner one damage.
+    fn write(&mut self, session: &MemSession) -> Result<Result<()>, redb::Error> {
+        if session.entries.is_empty() {
+            return Ok(Ok(()));
+        }
+        let mut entries = match self.take_short_tail()? {
+            Ok(entries) => entries,
+            Err(error) => return Ok(Err(error)),
+        };
+        let first_new = self.record.next_seq;
+        let seqs = first_new..;
+        entries.extend(session.entries.iter().zip(seqs).map(|(entry, seq)| entry.stored(seq)));
+        let mut rest = entries.as_slice();
+        while let Some(first) = rest.first() {
+            let built = match self.builder.build(self.record.number, first.seq, rest) {
+                Ok(built) => built,
+                Err(error) => return Ok(Err(error)),
+            };
+            let (now, later) = rest.split_at(built.entries.min(rest.len()));
+            let new = now.iter().filter(|entry| entry.seq >= first_new);
+            self.count_and_mark(new)?;
+            self.record.blocks += 1;
+            self.record.stored_bytes += built.stored.len() as u64;
+            self.events.insert((self.record.number, built.first_seq), &*built.stored)?;
+            rest = later;
+        }
+        Ok(Ok(()))
+    }
+
+    /// The entries of the session's last block if it is under half full: it will be written again, with
+    /// the new ones behind them, under the same key.
+    fn take_short_tail(&mut self) -> Result<Result<Vec<StoredEntry>>, redb::Error> {
+        let number = self.record.number;
+        let tail = self.events.range((number, 0)..=(number, u64::MAX))?.next_back().transpose()?;
+        let Some((key, value)) = tail else { return Ok(Ok(Vec::new())) };
+        let (first_seq, stored) = (key.value().1, value.value());
+        if stored.len() >= BLOCK_BYTES_MAX / 2 {
+            return Ok(Ok(Vec::new()));
+        }
+        Ok(block::decode(stored, self.seed, number, first_seq).map(|block| {
+            self.record.blocks = self.record.blocks.saturating_sub(1);
+            self.record.stored_bytes = self.record.stored_bytes.saturating_sub(stored.len() as u64);
+            block.entries().collect()
+        }))
+    }
+
+    /// Counts new entries into the record, and marks the first of each kind in their block.
+    fn count_and_mark<'e>(
+        &mut self,
+        entries: impl Iterator<Item = &'e StoredEntry>,
+    ) -> Result<(), redb::Error> {
+        let mut marked = [false; Mark::ALL.len()];
+        for entry in entries {
+            for (mark, marked) in Mark::ALL.into_iter().zip(&mut marked) {
+                if !*marked && mark.is_on(entry.kind, entry.flags) {
+                    *marked = true;
+                    let key = (self.record.number, mark as u8, self.record.marked(mark));
+                    let check = tables::mark_check(key, entry.seq, self.seed);
+                    self.marks.insert(key, (entry.seq, check))?;
+                }
+            }
+            let line = entry.bytes().len() + entry.terminator.as_bytes().len();
+            self.record.count(entry.kind, entry.flags, line as u64);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,256 @@
+//! The home of the events: redb, and the only module that names it.
+//!
+//! * [`tables`]: table definitions and how values are framed.
+//! * [`block`]: runs of events, the values of the `events` table.
+//! * [`checkpoint`]: one transaction that takes a memtable in.
+//! * [`reader`]: a view of the store at one moment.
+//! * [`backend`]: redb's file access on our own files.
+//!
+//! Invariants: the file gets its name only when it is a whole, empty store (a cut in its creation leaves a
+//! temporary file and nothing else); everything changes in one durable transaction per checkpoint, with
+//! the applied position in it (I6); no value is returned whose CRC is wrong (I8). After an I/O error redb
+//! refuses to go on; so does the log, until it is opened again.
+
+mod backend;
+pub(crate) mod block;
+mod checkpoint;
+mod reader;
+mod tables;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use redb::{ConcurrencyMode, Database, Durability, ReadOnlyDatabase, ReadableDatabase};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::io::{Dir, OpenMode, remove_if_present};
+use crate::journal::Position;
+
+use backend::Backend;
+use tables::{EVENTS, FORMAT_VERSION, MARKS, META, SESSION_IDS, SESSIONS};
+
+pub(crate) use reader::StoreReader;
+pub(crate) use tables::{FORMAT_VERSION as STORE_FORMAT_VERSION, Mark, SessionRecord};
+
+/// The store's file name.
+pub(crate) const FILE: &str = "events.redb";
+const TEMPORARY_FILE: &str = "events.redb.tmp";
+
+/// The store, open for reading and writing or for reading alone.
+pub(crate) struct Store {
+    dir: Arc<dyn Dir>,
+    /// Replaced when a failure made redb refuse to read.
+    database: RwLock<Arc<Handle>>,
+    writable: bool,
+    cache_bytes: usize,
+    id: u128,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+enum Handle {
+    Write(Database),
+    Read(ReadOnlyDatabase),
+    Closed,
+}
+
+/// What stands in the directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Presence {
+    /// The store's file.
+    Present,
+    /// Nothing, or a temporary file of a creation that was cut off.
+    Absent,
+}
+
+/// Looks for the store's file.
+pub(crate) fn presence(dir: &dyn Dir) -> Result<Presence> {
+    let entries = dir.list().map_err(|e| Error::io("cannot list the log's directory", e))?;
+    let there = entries.iter().any(|entry| entry.name == FILE);
+    Ok(if there { Presence::Present } else { Presence::Absent })
+}
+
+/// Makes an empty store. Its name is durable when this returns.
+pub(crate) fn create(dir: &dyn Dir, id: u128) -> Result<()> {
+    let io = |e| Error::io(format_args!("cannot create {FILE}"), e);
+    remove_if_present(dir, TEMPORARY_FILE).map_err(io)?;
+    let file = dir.open(TEMPORARY_FILE, OpenMode::CreateNew).map_err(io)?;
+    let backend = Backend::new(file.clone()).map_err(io)?;
+    guarded("create", || {
+        let database = Database::builder().create_with_backend(backend)?;
+        let mut transaction = database.begin_write()?;
+        transaction.set_durability(Durability::Immediate)?;
+        transaction.set_quick_repair(true);
+        transaction.open_table(EVENTS)?;
+        transaction.open_table(SESSIONS)?;
+        transaction.open_table(SESSION_IDS)?;
+        transaction.open_table(MARKS)?;
+        {
+            let mut meta = transaction.open_table(META)?;
+            meta.insert(tables::META_FORMAT, &*tables::encode_meta(&FORMAT_VERSION))?;
+            meta.insert(tables::META_STORE_ID, &*tables::encode_meta(&id))?;
+            let applied = tables::encode_meta(&Position::default());
+            meta.insert(tables::META_APPLIED, &*applied)?;
+        }
+        transaction.commit()?;
+        database.close()?;
+        Ok(())
+    })?;
+    // DURABILITY: content before name, name before anything refers to it.
+    file.sync_data().map_err(io)?;
+    dir.rename(TEMPORARY_FILE, FILE).map_err(io)?;
+    dir.sync().map_err(io)
+}
+
+impl Store {
+    /// Opens the store for reading and writing, repairing it if it was not closed. The caller holds the
+    /// log's lock.
+    pub(crate) fn open(dir: Arc<dyn Dir>, cache_bytes: usize) -> Result<Store> {
+        remove_if_present(&*dir, TEMPORARY_FILE)
+            .map_err(|e| Error::io(format_args!("cannot remove {TEMPORARY_FILE}"), e))?;
+        Store::with_mode(dir, cache_bytes, true)
+    }
+
+    /// Opens the store for reading beside a writer in another process, or without one.
+    ///
+    /// # Errors
+    ///
+    /// `NeedsRecovery` where nobody writes and the last writer did not close.
+    pub(crate) fn open_read_only(dir: Arc<dyn Dir>, cache_bytes: usize) -> Result<Store> {
+        Store::with_mode(dir, cache_bytes, false)
+    }
+
+    fn with_mode(dir: Arc<dyn Dir>, cache_bytes: usize, writable: bool) -> Result<Store> {
+        let handle = Handle::open(&*dir, cache_bytes, writable)?;
+        let mut store =
+            Store { dir, database: RwLock::new(Arc::new(handle)), writable, cache_bytes, id: 0 };
+        store.id = StoreReader::read_id(&store)?;
+        Ok(store)
+    }
+
+    /// The id that ties journal and store together.
+    pub(crate) fn id(&self) -> u128 {
+        self.id
+    }
+
+    fn handle(&self) -> Arc<Handle> {
+        self.database.read().clone()
+    }
+
+    /// A view of the store as it is now.
+    pub(crate) fn reader(&self) -> Result<StoreReader> {
+        match StoreReader::new(self) {
+            Err(error) if error.kind() == ErrorKind::Poisoned && self.writable => {
+                self.reopen()?;
+                StoreReader::new(self)
+            }
+            other => other,
+        }
+    }
+
+    /// After an I/O error redb reads no more; a new handle does. The log stays stopped for writing.
+    fn reopen(&self) -> Result<()> {
+        let mut database = self.database.write();
+        *database = Arc::new(Handle::Closed);
+        *database = Arc::new(Handle::open(&*self.dir, self.cache_bytes, self.writable)?);
+        Ok(())
+    }
+
+    /// Closes the file; what was committed is durable already.
+    pub(crate) fn close(&self) -> Result<()> {
+        let handle = std::mem::replace(&mut *self.database.write(), Arc::new(Handle::Closed));
+        guarded("close", || match Arc::into_inner(handle) {
+            Some(Handle::Write(database)) => Ok(database.close()?),
+            Some(Handle::Read(database)) => Ok(database.close()?),
+            Some(Handle::Closed) | None => Ok(()),
+        })
+    }
+
+    /// Bytes that the file occupies.
+    pub(crate) fn allocated(&self) -> Result<u64> {
+        self.dir
+            .open(FILE, OpenMode::Read)
+            .and_then(|file| file.allocated())
+            .map_err(|e| Error::io(format_args!("cannot look at {FILE}"), e))
+    }
+}
+
+impl Handle {
+    fn open(dir: &dyn Dir, cache_bytes: usize, writable: bool) -> Result<Handle> {
+        let mode = if writable { OpenMode::Write } else { OpenMode::Read };
+        let io = |e| Error::io(format_args!("cannot open {FILE}"), e);
+        let file = dir.open(FILE, mode).map_err(io)?;
+        // redb would make a new database of an empty file, and a lost store would look like a new one.
+        if file.len().map_err(io)? == 0 {
+            return Err(Error::corrupt(FILE, 0, "the file is empty"));
+        }
+        let backend = Backend::new(file).map_err(io)?;
+        let mut builder = Database::builder();
+        builder.set_cache_size(cache_bytes);
+        if backend.has_locks() {
+            builder.set_concurrency_mode(ConcurrencyMode::SingleWriter);
+        }
+        guarded("open", || {
+            Ok(if writable {
+                Handle::Write(builder.create_with_backend(backend)?)
+            } else {
+                Handle::Read(builder.open_read_only_with_backend(backend)?)
+            })
+        })
+    }
+
+    fn begin_read(&self) -> Result<redb::ReadTransaction> {
+        guarded("read", || match self {
+            Handle::Write(database) => Ok(database.begin_read()?),
+            Handle::Read(database) => Ok(database.begin_read()?),
+            Handle::Closed => Err(redb::Error::DatabaseClosed),
+        })
+    }
+}
+
+/// Runs redb code. A damaged file can make redb panic, which is damage like any other.
+fn guarded<T>(what: &str, body: impl FnOnce() -> Result<T, redb::Error>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(result) => result.map_err(|e| translate(what, e)),
+        Err(_) => Err(Error::corrupt(
+            FILE,
+            None,
+            format_args!("cannot {what} it: its internal structure is damaged"),
+        )),
+    }
+}
+
+fn translate(what: &str, error: redb::Error) -> Error {
+    match error {
+        redb::Error::Io(e) if e.kind() == std::io::ErrorKind::InvalidData => {
+            Error::corrupt(FILE, None, format_args!("cannot {what} it: {e}"))
+        }
+        redb::Error::Io(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Error::corrupt(FILE, None, format_args!("cannot {what} it: the file was cut"))
+        }
+        redb::Error::Io(e) => Error::io(format_args!("cannot {what} {FILE}"), e),
+        redb::Error::Corrupted(message) => {
+            Error::corrupt(FILE, None, format_args!("cannot {what} it: {message}"))
+        }
+        redb::Error::PreviousIo => Error::new(
+            ErrorKind::Poisoned,
+            format!("cannot {what} {FILE}: an earlier read or write failed"),
+        ),
+        redb::Error::DatabaseClosed => Error::new(ErrorKind::Closed, "the log is closed"),
+        redb::Error::DatabaseAlreadyOpen => Error::new(
+            ErrorKind::Locked,
+            format!("cannot {what} {FILE}: another process uses it exclusively"),
+        ),
+        redb::Error::RepairAborted => Error::new(
+            ErrorKind::NeedsRecovery,
+            "the log was not closed cleanly and has to be opened for writing once",
+        ),
+        // A missing table, a table of another type: not a store of ours, or a damaged one.
+        other => Error::corrupt(FILE, None, format_args!("cannot {what} it: {other}")),
+    }
+}

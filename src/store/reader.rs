@@ -1,0 +1,193 @@
+//! A view of the store at one moment. It pins the pages it can see: drop it when done.
+
+use redb::{ReadOnlyTable, ReadableTable};
+
+use crate::entry::Seq;
+use crate::error::{Error, Result};
+use crate::journal::Position;
+
+use super::block::{self, Block};
+use super::tables::{self, EVENTS, MARKS, META, Mark, SESSION_IDS, SESSIONS, SessionRecord};
+use super::{FILE, FORMAT_VERSION, Store, guarded};
+
+/// A view of the store.
+pub(crate) struct StoreReader {
+    seed: u32,
+    applied: Position,
+    events: ReadOnlyTable<(u64, u64), &'static [u8]>,
+    sessions: ReadOnlyTable<u64, &'static [u8]>,
+    session_ids: ReadOnlyTable<&'static str, (u64, u32)>,
+    marks: ReadOnlyTable<(u64, u8, u64), (u64, u32)>,
+}
+
+/// A stored block as `verify` meets it.
+pub(crate) struct BlockRow {
+    pub(crate) session: u64,
+    pub(crate) first_seq: u64,
+    pub(crate) stored_len: u64,
+    pub(crate) block: Result<Block>,
+}
+
+impl StoreReader {
+    pub(super) fn new(store: &Store) -> Result<StoreReader> {
+        let transaction = store.handle().begin_read()?;
+        let meta = guarded("read", || Ok(transaction.open_table(META)?))?;
+        let applied = meta_value(&meta, tables::META_APPLIED)?;
+        guarded("read", || {
+            Ok(StoreReader {
+                seed: tables::seed(store.id),
+                applied,
+                events: transaction.open_table(EVENTS)?,
+                sessions: transaction.open_table(SESSIONS)?,
+                session_ids: transaction.open_table(SESSION_IDS)?,
+                marks: transaction.open_table(MARKS)?,
+            })
+        })
+    }
+
+    /// Checks the format's version and returns the store's id.
+    pub(super) fn read_id(store: &Store) -> Result<u128> {
+        let transaction = store.handle().begin_read()?;
+        let meta = guarded("read", || Ok(transaction.open_table(META)?))?;
+        let version: u32 = meta_value(&meta, tables::META_FORMAT)?;
+        if version > FORMAT_VERSION {
+            return Err(Error::newer_format(FILE, version, FORMAT_VERSION));
+        }
+        meta_value(&meta, tables::META_STORE_ID)
+    }
+
+    /// The position in the journal up to which everything is here.
+    pub(crate) fn applied(&self) -> Position {
+        self.applied
+    }
+
+    /// The number of the session called `id`.
+    pub(crate) fn number(&self, id: &str) -> Result<Option<u64>> {
+        let found = guarded("read", || Ok(self.session_ids.get(id)?.map(|g| g.value())))?;
+        let Some((number, check)) = found else { return Ok(None) };
+        if tables::id_check(id, number, self.seed) != check {
+            let message = "the number of a session does not match its checksum";
+            return Err(Error::corrupt(format!("{FILE}, session id {id:?}"), None, message));
+        }
+        Ok(Some(number))
+    }
+
+    /// What is kept of session `number`.
+    pub(crate) fn record(&self, number: u64) -> Result<Option<SessionRecord>> {
+        let found =
+            guarded("read", || Ok(self.sessions.get(number)?.map(|guard| guard.value().to_vec())))?;
+        found.map(|stored| tables::decode_record(&stored, self.seed, number)).transpose()
+    }
+
+    /// The numbers of all sessions whose number is at least `from`, in order.
+    pub(crate) fn numbers_from(&self, from: u64) -> impl Iterator<Item = Result<u64>> {
+        let mut range = None;
+        let mut failed = false;
+        std::iter::from_fn(move || {
+            if failed {
+                return None;
+            }
+            let next = guarded("read", || {
+                if range.is_none() {
+                    range = Some(self.sessions.range(from..)?);
+                }
+                let Some(range) = &mut range else { return Ok(None) };
+                Ok(range.next().transpose()?.map(|(key, _)| key.value()))
+            });
+            failed = next.is_err();
+            next.transpose()
+        })
+    }
+
+    /// The largest session number, 0 if there is none.
+    pub(crate) fn last_number(&self) -> Result<u64> {
+        guarded("read", || Ok(self.sessions.last()?.map_or(0, |(key, _)| key.value())))
+    }
+
+    /// The block that holds event `seq`, which must be below the session's `next_seq`.
+    pub(crate) fn block_at(&self, session: u64, seq: Seq) -> Result<Block> {
+        let found = guarded("read", || {
+            let row = self.events.range((session, 0)..=(session, seq))?.next_back().transpose()?;
+            Ok(row.map(|(key, value)| (key.value().1, value)))
+        })?;
+        let missing = || {
+            let place = format!("{FILE}, session {session}");
+            Error::corrupt(place, None, format_args!("no block holds event {seq}"))
+        };
+        let (first_seq, stored) = found.ok_or_else(missing)?;
+        let block = block::decode(stored.value(), self.seed, session, first_seq)?;
+        if seq < block.end_seq() { Ok(block) } else { Err(missing()) }
+    }
+
+    /// The nearest known mark at or before `ordinal`: its own ordinal and the event's seq.
+    pub(crate) fn mark_at_or_before(
+        &self,
+        session: u64,
+        mark: Mark,
+        ordinal: u64,
+    ) -> Result<Option<(u64, Seq)>> {
+        let kind = mark as u8;
+        let found = guarded("read", || {
+            let range = (session, kind, 0)..=(session, kind, ordinal);
+            let row = self.marks.range(range)?.next_back().transpose()?;
+            Ok(row.map(|(key, value)| (key.value(), value.value())))
+        })?;
+        let Some((key, (seq, check))) = found else { return Ok(None) };
+        if tables::mark_check(key, seq, self.seed) != check {
+            let place = format!("{FILE}, mark {key:?}");
+            return Err(Error::corrupt(place, None, "a mark does not match its checksum"));
+        }
+        Ok(Some((key.2, seq)))
+    }
+
+    /// All blocks in key order, decoded; a damaged one is an item, not the end.
+    pub(crate) fn blocks(&self) -> Result<impl Iterator<Item = Result<BlockRow>> + '_> {
+        let mut range = guarded("read", || Ok(self.events.iter()?))?;
+        let mut failed = false;
+        Ok(std::iter::from_fn(move || {
+            if failed {
+                return None;
+            }
+            let next = guarded("read", || Ok(range.next().transpose()?));
+            failed = next.is_err();
+            let (key, value) = match next.transpose()? {
+                Ok(row) => row,
+                Err(error) => return Some(Err(error)),
+            };
+            let (session, first_seq) = key.value();
+            let stored = value.value();
+            Some(Ok(BlockRow {
+                session,
+                first_seq,
+                stored_len: stored.len() as u64,
+                block: block::decode(stored, self.seed, session, first_seq),
+            }))
+        }))
+    }
+
+    /// All marks: session, kind, ordinal, seq, and whether the checksum is right.
+    pub(crate) fn marks(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<(u64, u8, u64, Seq, bool)>> + '_> {
+        let mut range = guarded("read", || Ok(self.marks.iter()?))?;
+        Ok(std::iter::from_fn(move || {
+            let next = guarded("read", || Ok(range.next().transpose()?)).transpose()?;
+            Some(next.map(|(key, value)| {
+                let (key, (seq, check)) = (key.value(), value.value());
+                let right = tables::mark_check(key, seq, self.seed) == check;
+                (key.0, key.1, key.2, seq, right)
+            }))
+        }))
+    }
+}
+
+fn meta_value<T: bincode::Decode<()>>(
+    meta: &ReadOnlyTable<&'static str, &'static [u8]>,
+    key: &str,
+) -> Result<T> {
+    let stored = guarded("read", || Ok(meta.get(key)?.map(|guard| guard.value().to_vec())))?;
+    let stored = stored.ok_or_else(|| {
+        Error::corrupt(format!("{FILE}, meta value `{key}`"), None, "the value is missing")
+    })?;
+    tables::decode_meta(key, &stored)
+}
