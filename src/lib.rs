@@ -2,9 +2,11 @@
 
 mod entry;
 mod error;
+pub mod format;
 mod frame;
 pub mod io;
 mod journal;
+pub mod jsonl;
 mod log;
 mod memtable;
 mod store;

@@ -302,6 +302,14 @@ impl EventLog {
         self.handle.close()
     }
 
+    /// The largest entry that can be appended.
+    pub(crate) fn max_entry_bytes(&self) -> usize {
+        match &self.handle.inner {
+            Inner::Writer(shared) => shared.options.max_entry_bytes,
+            Inner::Reader(_) => 0,
+        }
+    }
+
     /// The number of the last durable event, across all sessions.
     #[doc(hidden)]
     pub fn durable_lsn(&self) -> u64 {

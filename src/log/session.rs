@@ -167,8 +167,18 @@ impl Session {
     ///
     /// Those of [`Session::append_batch`], as far as they are known at once.
     pub fn submit(&self, entries: &[Entry<'_>]) -> Result<Ticket> {
+        self.submit_described(entries, None)
+    }
+
+    /// [`Session::submit`], with attributes in the same batch.
+    pub(crate) fn submit_described(
+        &self,
+        entries: &[Entry<'_>],
+        attributes: Option<&Attributes>,
+    ) -> Result<Ticket> {
         let shared = self.handle.writer()?;
-        let (seqs, completion, _) = shared.add(&self.state, Addition::of(entries), false)?;
+        let addition = Addition { attributes, ..Addition::of(entries) };
+        let (seqs, completion, _) = shared.add(&self.state, addition, false)?;
         Ok(Ticket { handle: self.handle.clone(), completion, seqs })
     }
 
