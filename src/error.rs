@@ -147,6 +147,21 @@ impl Error {
         }
     }
 
+    /// An operating-system error with a file: `what` is "cannot open" or the like.
+    ///
+    /// ```
+    /// let source = std::io::ErrorKind::PermissionDenied.into();
+    /// let error = eventlog::Error::from_io("cannot open", "a.jsonl", source);
+    /// assert!(error.to_string().starts_with("cannot open a.jsonl: "));
+    /// ```
+    pub fn from_io(
+        what: &str,
+        path: impl AsRef<std::path::Path>,
+        source: io::Error,
+    ) -> Error {
+        Error::io(format_args!("{what} {}", path.as_ref().display()), source)
+    }
+
     pub(crate) fn corrupt(
         file: impl Into<String>,
         offset: impl Into<Option<u64>>,

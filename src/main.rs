@@ -1,2 +1,7 @@
-//! x
-fn main() {}
+//! The `eventlog` command: parse, dispatch, exit code.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

@@ -91,6 +91,9 @@ pub trait Format: std::fmt::Debug + Send + Sync {
 
     /// The text of a message.
     fn text<'l>(&self, line: &'l [u8]) -> Option<Cow<'l, str>>;
+
+    /// Why a run ended, in the word of its terminal record.
+    fn reason<'l>(&self, line: &'l [u8]) -> Option<Cow<'l, str>>;
 }
 
 /// All formats, in the order in which they are tried.

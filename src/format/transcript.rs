@@ -66,10 +66,18 @@ impl Format for Transcript {
     }
 
     fn text<'l>(&self, line: &'l [u8]) -> Option<Cow<'l, str>> {
-        let [payload] = json::fields(json::text(line).ok()?, ["payload"]).ok()?;
-        let [content] = json::fields(payload?.get(), ["content"]).ok()?;
-        json::string(content?)
+        payload_text(line, "content")
     }
+
+    fn reason<'l>(&self, line: &'l [u8]) -> Option<Cow<'l, str>> {
+        payload_text(line, "reason")
+    }
+}
+
+fn payload_text<'l>(line: &'l [u8], key: &'static str) -> Option<Cow<'l, str>> {
+    let [payload] = json::fields(json::text(line).ok()?, ["payload"]).ok()?;
+    let [value] = json::fields(payload?.get(), [key]).ok()?;
+    json::string(value?)
 }
 
 /// What the original reads as an integer: a number that is finite, a boolean, or digits in a string.

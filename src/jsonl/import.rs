@@ -187,9 +187,10 @@ pub fn import(
     let known = match source.compare(log, &id)? {
         Compared::Prefix(bytes) => bytes,
         Compared::Conflict(message) => {
+            let mut sink = Sink::dry(u64::MAX);
             report.outcome = Outcome::Conflict;
             report.message = Some(message);
-            return Ok(report);
+            return source.scan(format, &lane, report, &mut sink, progress);
         }
     };
     let head = session.head();
@@ -289,8 +290,10 @@ impl Source {
                     .read_exact(&mut buffer)
                     .map_err(|e| Error::io("cannot read the file", e))?;
                 if buffer != expected {
+                    let equal = buffer.iter().zip(expected).take_while(|(a, b)| a == b).count();
+                    let offset = offset + equal as u64;
                     return Ok(Compared::Conflict(format!(
-                        "the file differs from the session in event {}, near byte {offset}",
+                        "the file differs from the session in event {}, at byte {offset}",
                         event.seq()
                     )));
                 }

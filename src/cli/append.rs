@@ -1,0 +1,133 @@
+//! `eventlog append`: lines from stdin into a session, acknowledged as they become durable.
+
+use std::io::BufRead;
+
+use clap::Args;
+use eventlog::format::{self, Damage};
+use eventlog::{Entry, Kind, Session, Terminator};
+use serde::Serialize;
+
+use super::output::Output;
+use super::{Exit, Failure, Global, place};
+
+/// Append JSONL lines from stdin to a session
+///
+/// Reads stdin as it comes, appends what is there as one batch, and prints the seqs of a batch as soon as it
+/// is durable. A line that is no record of a known format is appended as damaged.
+#[derive(Debug, Args)]
+pub(crate) struct Append {
+    /// The session's full id; a new one is created
+    session: String,
+}
+
+#[derive(Serialize)]
+struct Acknowledged {
+    first_seq: u64,
+    last_seq: u64,
+    durable: bool,
+}
+
+const BUFFER_BYTES: usize = 1 << 20;
+
+impl Append {
+    pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
+        let log = place::open_to_write(global, true, output)?;
+        let session = log.session(&self.session)?;
+        let mut appender = Appender { session, rest: Vec::new(), damaged: 0 };
+        let mut stdin = std::io::BufReader::with_capacity(BUFFER_BYTES, std::io::stdin().lock());
+        loop {
+            let available = match stdin.fill_buf() {
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                other => other.map_err(cannot_read)?,
+            };
+            if available.is_empty() {
+                break;
+            }
+            let used = available.len();
+            appender.take(available, output)?;
+            stdin.consume(used);
+        }
+        appender.finish(output)?;
+        let damaged = appender.damaged;
+        drop(appender);
+        log.close()?;
+        if damaged > 0 {
+            output.warn(&format!("{damaged} lines are no records and were appended as damaged"));
+            return Ok(Exit::Partial);
+        }
+        Ok(Exit::Fine)
+    }
+}
+
+fn cannot_read(error: std::io::Error) -> Failure {
+    Failure::Own(Exit::InputOutput, "io", format!("cannot read stdin: {error}"), None)
+}
+
+struct Appender {
+    session: Session,
+    /// The beginning of a line whose end has not come yet.
+    rest: Vec<u8>,
+    damaged: u64,
+}
+
+impl Appender {
+    /// Appends the whole lines of `bytes` in one batch.
+    fn take(&mut self, bytes: &[u8], output: &mut Output) -> Result<(), Failure> {
+        let Some(end) = bytes.iter().rposition(|b| *b == b'\n') else {
+            self.rest.extend_from_slice(bytes);
+            return Ok(());
+        };
+        let (whole, rest) = bytes.split_at(end);
+        let mut lines = std::mem::take(&mut self.rest);
+        lines.extend_from_slice(whole);
+        self.rest.extend_from_slice(rest.get(1..).unwrap_or_default());
+        self.append(&lines, output)
+    }
+
+    /// A last line without an end gets one: an append is a whole line.
+    fn finish(&mut self, output: &mut Output) -> Result<(), Failure> {
+        let rest = std::mem::take(&mut self.rest);
+        if rest.is_empty() { Ok(()) } else { self.append(&rest, output) }
+    }
+
+    fn append(&mut self, lines: &[u8], output: &mut Output) -> Result<(), Failure> {
+        let mut entries = Vec::new();
+        for line in lines.split(|b| *b == b'\n') {
+            let (line, terminator) = match line {
+                [line @ .., b'\r'] => (line, Terminator::CrLf),
+                line => (line, Terminator::Lf),
+            };
+            let entry = entry(line).terminator(terminator);
+            self.damaged += u64::from(entry.kind() == Kind::Damaged);
+            entries.push(entry);
+        }
+        let seqs = self.session.append_batch(&entries)?;
+        let (first_seq, last_seq) = (*seqs.start(), *seqs.end());
+        if output.json {
+            output.json(&Acknowledged { first_seq, last_seq, durable: true })?;
+        } else {
+            output.line(&format!("{first_seq}\t{last_seq}"))?;
+        }
+        output.flush()
+    }
+}
+
+fn entry(line: &[u8]) -> Entry<'_> {
+    if line.iter().all(u8::is_ascii_whitespace) {
+        return Entry::new(Kind::Blank, line);
+    }
+    let mut damage = Damage::BadJson;
+    for format in format::all() {
+        match format.classify(line) {
+            Ok(record) => {
+                let entry = Entry::new(record.kind, line).user_turn(record.user_turn);
+                return match record.run {
+                    Some(run) => entry.run(run),
+                    None => entry,
+                };
+            }
+            Err(found) => damage = found,
+        }
+    }
+    Entry::new(Kind::Damaged, line).detail(damage as u8)
+}

@@ -1,0 +1,345 @@
+//! `eventlog import`: files into sessions.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use clap::Args;
+use eventlog::io::{Dir, EntryKind, OpenMode, StdDir};
+use eventlog::jsonl::{self, FileReport, ImportOptions, Outcome};
+use eventlog::{Error, ErrorKind, EventLog};
+use serde::Serialize;
+
+use super::output::Output;
+use super::progress::Progress;
+use super::{Exit, Failure, Global, interrupt, place, time};
+
+/// Bring JSONL files into the log; doing it again adds only what is new
+///
+/// What a file is, is told by its content. A file whose beginning is not what the log holds of its session is
+/// a conflict: it is reported, and nothing is changed. Bytes that are no record are kept and reported.
+#[derive(Debug, Args)]
+pub(crate) struct Import {
+    /// Files, and directories in which to look for *.jsonl files
+    #[arg(required = true, value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// Import the one file into this session instead of the one it names
+    #[arg(long = "as", value_name = "ID")]
+    session: Option<String>,
+    /// Refuse files with any damage
+    #[arg(long)]
+    strict: bool,
+    /// Look at the files and append nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Serialize)]
+struct Quarantined {
+    line: u64,
+    offset: u64,
+    length: u64,
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    code: &'static str,
+    line: Option<u64>,
+    offset: Option<u64>,
+    length: Option<u64>,
+    seq: Option<u64>,
+    message: String,
+}
+
+#[derive(Serialize)]
+struct FileLine {
+    r#type: &'static str,
+    path: String,
+    format: Option<&'static str>,
+    session: Option<String>,
+    outcome: &'static str,
+    bytes: u64,
+    records: u64,
+    new_records: u64,
+    record_bytes: u64,
+    separator_bytes: u64,
+    quarantined_bytes: u64,
+    quarantined: Vec<Quarantined>,
+    blank_lines: u64,
+    crlf_lines: u64,
+    bom: bool,
+    unterminated: bool,
+    findings: Vec<Finding>,
+    message: Option<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    r#type: &'static str,
+    files: u64,
+    imported: u64,
+    unchanged: u64,
+    grown: u64,
+    conflict: u64,
+    refused: u64,
+    failed: u64,
+    records: u64,
+    quarantined: u64,
+    bytes: u64,
+    seconds: f64,
+}
+
+impl Import {
+    pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
+        if self.session.is_some() && (self.paths.len() > 1 || self.paths.iter().any(|p| p.is_dir()))
+        {
+            return Err(Failure::usage("--as goes with one file", "import the files one by one"));
+        }
+        let start = Instant::now();
+        let mut files = Vec::new();
+        let mut summary = Summary { r#type: "summary", ..Summary::default() };
+        for path in &self.paths {
+            if let Err((path, error)) = collect(path, true, &mut files) {
+                self.report_failure(&path, &Error::from_io("cannot read", &path, error), output)?;
+                summary.files += 1;
+                summary.failed += 1;
+            }
+        }
+        let log = place::open_to_write(global, true, output)?;
+        interrupt::attend();
+        for path in &files {
+            if interrupt::interrupted() {
+                log.close()?;
+                return Err(Failure::Interrupted);
+            }
+            summary.files += 1;
+            match self.import(&log, path, output) {
+                Ok(report) => self.report(path, report, &mut summary, output)?,
+                Err(error) => {
+                    summary.failed += 1;
+                    let stop = matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Closed);
+                    self.report_failure(path, &error, output)?;
+                    if stop {
+                        break;
+                    }
+                }
+            }
+        }
+        log.close()?;
+        summary.seconds = time::seconds_since(start);
+        self.report_summary(&summary, output)?;
+        Ok(match &summary {
+            Summary { failed: 1.., .. } => Exit::InputOutput,
+            Summary { conflict: 1.., .. } => Exit::Conflict,
+            Summary { refused: 1.., .. } if self.strict => Exit::Damage,
+            Summary { refused: 1.., .. } => Exit::Conflict,
+            Summary { quarantined: 1.., .. } => Exit::Partial,
+            Summary { files: 0, .. } => Exit::Nothing,
+            _ => Exit::Fine,
+        })
+    }
+
+    fn import(&self, log: &EventLog, path: &Path, output: &Output) -> Result<FileReport, Error> {
+        let failed = |error| Error::from_io("cannot open", path, error);
+        let (dir, name) = split(path).map_err(failed)?;
+        let file = dir.open(&name, OpenMode::Read).map_err(failed)?;
+        let total = file.len().map_err(failed)?;
+        let progress = Progress::bytes(output, &name, total);
+        let mut options = ImportOptions::default();
+        options.session = self.session.clone();
+        options.origin = Some(place::display(&std::path::absolute(path).unwrap_or(path.into())));
+        options.strict = self.strict;
+        options.dry_run = self.dry_run;
+        jsonl::import(log, file, &options, &mut |n| progress.set(n))
+    }
+
+    fn report(
+        &self,
+        path: &Path,
+        report: FileReport,
+        summary: &mut Summary,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        match report.outcome {
+            Outcome::Imported => summary.imported += 1,
+            Outcome::Unchanged => summary.unchanged += 1,
+            Outcome::Grown => summary.grown += 1,
+            Outcome::Conflict => summary.conflict += 1,
+            _ => summary.refused += 1,
+        }
+        summary.records += report.records;
+        summary.bytes += report.bytes;
+        summary.quarantined += report.quarantined_spans;
+        if output.json {
+            return output.json(&file_line(path, report));
+        }
+        let session = report.session.as_deref().unwrap_or("-");
+        let mut text = format!(
+            "{}\t{}\t{session}\t{} records\t{} new",
+            path.display(),
+            report.outcome.name(),
+            report.records,
+            report.new_records
+        );
+        if report.quarantined_spans > 0 {
+            let bytes = report.quarantined_bytes;
+            text += &format!("\t{} spans ({bytes} bytes) quarantined", report.quarantined_spans);
+        }
+        if let Some(message) = &report.message {
+            text += &format!("\t{message}");
+        }
+        if output.people {
+            text = text.replace('\t', "  ");
+        }
+        output.bytes("", text.as_bytes())
+    }
+
+    fn report_failure(
+        &self,
+        path: &Path,
+        error: &Error,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let message = error.to_string();
+        if output.json {
+            output.json(&FailedLine {
+                r#type: "file",
+                path: place::display(path),
+                outcome: "failed",
+                message: &message,
+            })?;
+        } else {
+            output.bytes("", format!("{}\tfailed\t-", path.display()).as_bytes())?;
+        }
+        output.report(error.kind().name(), &format!("{}: {message}", path.display()), error.hint());
+        Ok(())
+    }
+
+    fn report_summary(&self, summary: &Summary, output: &mut Output) -> Result<(), Failure> {
+        if output.json {
+            return output.json(summary);
+        }
+        let parts = [
+            (summary.imported, "imported"),
+            (summary.grown, "grown"),
+            (summary.unchanged, "unchanged"),
+            (summary.conflict, "in conflict"),
+            (summary.refused, "refused"),
+            (summary.failed, "failed"),
+        ];
+        let parts: Vec<String> =
+            parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        let tried = if self.dry_run { " (dry run: nothing was changed)" } else { "" };
+        output.note(&format!(
+            "{} files: {}; {} records, {} in {:.2} s{tried}",
+            summary.files,
+            if parts.is_empty() { "none".to_owned() } else { parts.join(", ") },
+            summary.records,
+            super::output::size(summary.bytes),
+            summary.seconds,
+        ));
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+struct FailedLine<'a> {
+    r#type: &'a str,
+    path: String,
+    outcome: &'a str,
+    message: &'a str,
+}
+
+fn file_line(path: &Path, report: FileReport) -> FileLine {
+    let mut findings: Vec<Finding> = report
+        .quarantined
+        .iter()
+        .map(|q| Finding {
+            code: q.reason.name(),
+            line: Some(q.line),
+            offset: Some(q.offset),
+            length: Some(q.length),
+            seq: Some(q.seq),
+            message: format!("{} bytes are no record; they are kept", q.length),
+        })
+        .collect();
+    let mut whole = |holds: bool, code, message: String| {
+        if holds {
+            let (line, offset, length, seq) = (None, None, None, None);
+            findings.push(Finding { code, line, offset, length, seq, message });
+        }
+    };
+    whole(report.bom, "utf8_bom", "the file begins with a byte-order mark".into());
+    whole(report.crlf_lines > 0, "crlf", format!("{} lines end in CRLF", report.crlf_lines));
+    whole(report.blank_lines > 0, "blank_line", format!("{} lines are blank", report.blank_lines));
+    let torn = report.quarantined.iter().any(|q| q.reason == eventlog::format::Damage::TornTail);
+    whole(
+        report.unterminated && !torn && report.records > 0,
+        "missing_final_newline",
+        "the last line is whole and has no line end".into(),
+    );
+    whole(
+        report.foreign_records > 0,
+        "foreign_session",
+        format!("{} records belong to another session", report.foreign_records),
+    );
+    let quarantined = report.quarantined.iter().map(|q| Quarantined {
+        line: q.line,
+        offset: q.offset,
+        length: q.length,
+        reason: q.reason.name(),
+    });
+    FileLine {
+        r#type: "file",
+        path: place::display(path),
+        format: report.format,
+        session: report.session,
+        outcome: report.outcome.name(),
+        bytes: report.bytes,
+        records: report.records,
+        new_records: report.new_records,
+        record_bytes: report.record_bytes,
+        separator_bytes: report.separator_bytes,
+        quarantined_bytes: report.quarantined_bytes,
+        quarantined: quarantined.collect(),
+        blank_lines: report.blank_lines,
+        crlf_lines: report.crlf_lines,
+        bom: report.bom,
+        unterminated: report.unterminated,
+        findings,
+        message: report.message,
+    }
+}
+
+type Unreadable = (PathBuf, std::io::Error);
+
+/// The files that a path means: itself, or the `*.jsonl` files below it, in order of their names. Symbolic links
+/// inside a directory are not followed.
+fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
+    let failed = |error| (path.to_owned(), error);
+    if named && !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    let mut entries = StdDir::open(path).and_then(|dir| dir.list()).map_err(failed)?;
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    for entry in entries {
+        let child = path.join(&entry.name);
+        match entry.kind {
+            EntryKind::Dir => collect(&child, false, files)?,
+            EntryKind::File if child.extension().is_some_and(|e| e == "jsonl") => files.push(child),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn split(path: &Path) -> std::io::Result<(StdDir, String)> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let name = name.ok_or_else(|| std::io::Error::other("the file's name is not UTF-8"))?;
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    Ok((StdDir::open(parent)?, name.to_owned()))
+}

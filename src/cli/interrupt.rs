@@ -1,0 +1,28 @@
+//! An interrupt ends the command with exit code 130. Everything acknowledged is durable at any moment, so a
+//! command may be ended anywhere; long ones finish what they are at and close the log.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static ATTENTIVE: AtomicBool = AtomicBool::new(false);
+
+/// Catches interrupts from now on.
+pub(crate) fn install() {
+    // Without a handler an interrupt ends the process as it always does.
+    _ = ctrlc::set_handler(|| {
+        let again = INTERRUPTED.swap(true, Ordering::SeqCst);
+        if again || !ATTENTIVE.load(Ordering::SeqCst) {
+            std::process::exit(super::Exit::Interrupted as i32);
+        }
+    });
+}
+
+/// From now on the command looks at [`interrupted`] itself.
+pub(crate) fn attend() {
+    ATTENTIVE.store(true, Ordering::SeqCst);
+}
+
+/// Whether the user wants to stop.
+pub(crate) fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}

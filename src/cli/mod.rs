@@ -1,0 +1,124 @@
+//! The command line: arguments, which command runs, how it ends.
+//!
+//! stdout is data, stderr everything else. One file per command; [`output`] has the ways to print, [`place`] finds
+//! the log and the session that are meant, [`exit`] the exit codes.
+
+mod append;
+mod exit;
+mod export;
+mod import;
+mod interrupt;
+mod output;
+mod place;
+mod progress;
+mod recover;
+mod sessions;
+mod show;
+mod stats;
+mod time;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+pub(crate) use exit::{Exit, Failure};
+use output::{Colour, Output};
+
+/// A durable, crash-safe event log for AI-agent sessions.
+///
+/// Imports the JSONL transcripts of agent sessions, keeps every byte of them, shows and checks them, and
+/// writes them out again byte for byte. Commands that read work while another process writes.
+#[derive(Debug, Parser)]
+#[command(name = "eventlog", version, max_term_width = 100, arg_required_else_help = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Global options")]
+pub(crate) struct Global {
+    /// The log's directory [default: the nearest .eventlog upwards, else the user's data directory]
+    #[arg(long, global = true, value_name = "DIR", env = "EVENTLOG_DIR")]
+    log: Option<PathBuf>,
+    /// Print one JSON value per line
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to use colour
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: Colour,
+    /// Print nothing on stderr but errors
+    #[arg(short, long, global = true)]
+    quiet: bool,
+    /// Say more on stderr: which log is used
+    #[arg(short, long, global = true, conflicts_with = "quiet")]
+    verbose: bool,
+    /// Show times in the local time zone instead of UTC
+    #[arg(long, global = true)]
+    local: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Bring JSONL files into the log; doing it again adds only what is new
+    Import(import::Import),
+    /// Write a session out as JSONL, byte for byte
+    Export(export::Export),
+    /// List the sessions, newest first
+    Sessions(sessions::Sessions),
+    /// Print the events of a session
+    Show(show::Show),
+    /// Read everything and check it
+    Verify(verify::Verify),
+    /// Print the log in numbers
+    Stats(stats::Stats),
+    /// Append JSONL lines from stdin to a session
+    Append(append::Append),
+    /// Open a log that a crash left, and say what was found
+    Recover(recover::Recover),
+}
+
+/// Runs the command line.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version go to stdout and are no failure.
+            let code = if error.use_stderr() { Exit::Usage } else { Exit::Fine };
+            if error.use_stderr() && std::env::args_os().any(|arg| arg == "--json") {
+                output::print_usage_error(&error);
+            }
+            _ = error.print();
+            return code.into();
+        }
+    };
+    interrupt::install();
+    let mut output = Output::new(&cli.global);
+    let result = run(&cli, &mut output).and_then(|exit| {
+        output.flush()?;
+        Ok(exit)
+    });
+    match result {
+        Ok(exit) => exit.into(),
+        Err(failure) => output.fail(&failure).into(),
+    }
+}
+
+fn run(cli: &Cli, output: &mut Output) -> Result<Exit, Failure> {
+    let global = &cli.global;
+    match &cli.command {
+        Command::Import(command) => command.run(global, output),
+        Command::Export(command) => command.run(global, output),
+        Command::Sessions(command) => command.run(global, output),
+        Command::Show(command) => command.run(global, output),
+        Command::Verify(command) => command.run(global, output),
+        Command::Stats(command) => command.run(global, output),
+        Command::Append(command) => command.run(global, output),
+        Command::Recover(command) => command.run(global, output),
+    }
+}

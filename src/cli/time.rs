@@ -1,0 +1,35 @@
+//! Times as people and programs read them: RFC 3339, in UTC unless asked otherwise.
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
+
+/// A time from microseconds since the Unix epoch.
+pub(crate) fn from_micros(micros: u64) -> Option<Timestamp> {
+    Timestamp::from_microsecond(i64::try_from(micros).ok()?).ok()
+}
+
+/// A time as a line of a file has it.
+pub(crate) fn parse(text: &str) -> Option<Timestamp> {
+    text.parse().ok()
+}
+
+/// RFC 3339.
+pub(crate) fn rfc3339(time: Timestamp, local: bool) -> String {
+    if local {
+        let zoned = time.to_zoned_datetime(TimeZone::system());
+        return zoned.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
+    }
+    time.to_string()
+}
+
+/// To the second, for tables.
+pub(crate) fn short(time: Timestamp, local: bool) -> String {
+    let seconds = Timestamp::from_second(time.as_second()).unwrap_or(time);
+    rfc3339(seconds, local)
+}
+
+/// Seconds since `start`, for reports.
+pub(crate) fn seconds_since(start: std::time::Instant) -> f64 {
+    let elapsed = SignedDuration::try_from(start.elapsed()).unwrap_or_default();
+    (elapsed.as_secs_f64() * 1e6).round() / 1e6
+}

@@ -1,0 +1,85 @@
+//! `eventlog verify`: everything is read and checked.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::output::Output;
+use super::progress::Progress;
+use super::{Exit, Failure, Global, place};
+
+/// Read everything and check it
+///
+/// Checks every checksum, that the events of each session have no gap, and that counts, sums and marks are
+/// those of the events. Prints a line per problem and a summary; exits with 4 when there is a problem.
+#[derive(Debug, Args)]
+pub(crate) struct Verify {}
+
+#[derive(Serialize)]
+struct ProblemLine<'a> {
+    r#type: &'a str,
+    r#where: &'a str,
+    session: Option<&'a str>,
+    seq: Option<u64>,
+    kind: &'a str,
+    message: &'a str,
+}
+
+#[derive(Serialize)]
+struct Summary<'a> {
+    r#type: &'a str,
+    sessions: u64,
+    events: u64,
+    blocks: u64,
+    journal_batches: u64,
+    bytes_accounted: bool,
+    problems: usize,
+}
+
+impl Verify {
+    pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
+        let log = place::open_to_read(global, output)?;
+        let progress = Progress::blocks(output, "verifying");
+        let report = log.verify_with(&mut |blocks| progress.set(blocks))?;
+        drop(progress);
+        for problem in &report.problems {
+            if output.json {
+                output.json(&ProblemLine {
+                    r#type: "problem",
+                    r#where: &problem.location,
+                    session: problem.session.as_deref(),
+                    seq: problem.seq,
+                    kind: problem.kind,
+                    message: &problem.message,
+                })?;
+            } else {
+                let text = format!("{}\t{}\t{}", problem.kind, problem.location, problem.message);
+                output.bytes("", text.as_bytes())?;
+            }
+        }
+        let problems = report.problems.len();
+        if output.json {
+            output.json(&Summary {
+                r#type: "summary",
+                sessions: report.sessions,
+                events: report.events,
+                blocks: report.blocks,
+                journal_batches: report.journal_batches,
+                bytes_accounted: report.bytes_accounted,
+                problems,
+            })?;
+        } else {
+            output.line(&format!(
+                "{} sessions, {} events, {} blocks, {} journal batches: {}",
+                report.sessions,
+                report.events,
+                report.blocks,
+                report.journal_batches,
+                match problems {
+                    0 => "no problem found".to_owned(),
+                    n => format!("{n} problems found"),
+                }
+            ))?;
+        }
+        Ok(if problems == 0 { Exit::Fine } else { Exit::Damage })
+    }
+}
