@@ -20,9 +20,7 @@ pub enum ErrorKind {
     /// Bytes on disk are not what was written; [`Error::place`] says where. Nothing was changed.
     Corrupt,
     /// The last batch of the journal is damaged, and the bytes cannot tell whether it had been
-    /// acknowledged. Nothing was changed; [`EventLog::recover_dropping_last_batch`] decides.
-    ///
-    /// [`EventLog::recover_dropping_last_batch`]: crate::EventLog::recover_dropping_last_batch
+    /// acknowledged. Nothing was changed; [`Builder::drop_last_batch`](crate::Builder::drop_last_batch) decides.
     Ambiguous,
     /// A session, an event or a log that does not exist.
     NotFound,

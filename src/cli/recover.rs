@@ -38,11 +38,8 @@ struct Report {
 impl Recover {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         let dir = place::log_dir(global)?;
-        let log = if self.drop_last_batch {
-            EventLog::recover_dropping_last_batch(&dir)?
-        } else {
-            EventLog::builder().create(false).open(&dir)?
-        };
+        let builder = EventLog::builder().create(false);
+        let log = builder.drop_last_batch(self.drop_last_batch).open(&dir)?;
         let recovery = log.recovery();
         log.close()?;
         let dropped = recovery.dropped.map(|dropped| Dropped {

@@ -12,6 +12,7 @@ use ::std::collections::{BTreeMap, BTreeSet};
 use ::std::io;
 use ::std::path::PathBuf;
 use ::std::sync::Arc;
+use ::std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -49,6 +50,9 @@ pub enum Fault {
     NoSpace,
     /// A write takes only half of its bytes and says so.
     ShortWrite,
+    /// The power goes: the operation does not happen, and unlike with [`Fault::Io`] an unsynced write
+    /// stays unsynced, so that [`SimDisk::crash`] decides its fate.
+    Cut,
 }
 
 /// The fate of one unsynced item in a crash.
@@ -168,6 +172,15 @@ impl SimDisk {
         self.state.lock().faults.push(Armed { matches, fault, left: times });
     }
 
+    /// Cuts the power after `operations` more operations that change something: all later ones fail.
+    pub fn cut_after(&self, operations: u64) {
+        let left = AtomicU64::new(operations);
+        self.fail(usize::MAX, Fault::Cut, move |op, _| {
+            let count = |n: u64| n.checked_sub(1);
+            op != Op::Read && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, count).is_err()
+        });
+    }
+
     /// Disarms every fault.
     pub fn heal(&self) {
         self.state.lock().faults.clear();
@@ -187,10 +200,7 @@ impl SimDisk {
     /// No lock survives. This disk stays as it is.
     pub fn crash(&self, fate: &mut dyn FnMut(&Item) -> Fate) -> SimDisk {
         let state = self.state.lock();
-        let path_of = |inode: usize| -> String {
-            let found = state.names.iter().find(|(_, i)| **i == inode);
-            found.map_or_else(|| format!("unlinked inode {inode}"), |(name, _)| name.clone())
-        };
+        let path_of = |inode| state.path_of(inode);
         let mut inodes = Vec::with_capacity(state.inodes.len());
         for (number, inode) in state.inodes.iter().enumerate() {
             let mut bytes = inode.durable.clone();
@@ -278,9 +288,17 @@ impl SimDisk {
         match armed.fault {
             Fault::NoSpace => Err(io::ErrorKind::StorageFull.into()),
             Fault::Io if op == Op::Sync => Ok(Some(Fault::Io)),
-            Fault::Io => Err(io::Error::other("simulated input/output error")),
+            Fault::Io | Fault::Cut => Err(io::Error::other("simulated input/output error")),
             Fault::ShortWrite => Ok(Some(Fault::ShortWrite)),
         }
+    }
+}
+
+impl State {
+    /// The name that a file has now.
+    fn path_of(&self, inode: usize) -> String {
+        let found = self.names.iter().find(|(_, number)| **number == inode);
+        found.map_or_else(|| format!("unlinked inode {inode}"), |(name, _)| name.clone())
     }
 }
 
@@ -358,7 +376,7 @@ impl Dir for SimDir {
                 number
             }
         };
-        Ok(Arc::new(SimFile { disk: self.disk.clone(), inode, path }))
+        Ok(Arc::new(SimFile { disk: self.disk.clone(), inode }))
     }
 
     fn subdir(&self, name: &str, create: bool) -> io::Result<Arc<dyn Dir>> {
@@ -440,10 +458,14 @@ impl Drop for SimLock {
 struct SimFile {
     disk: SimDisk,
     inode: usize,
-    path: String,
 }
 
 impl SimFile {
+    fn begin(&self, op: Op) -> io::Result<Option<Fault>> {
+        let path = self.disk.state.lock().path_of(self.inode);
+        self.disk.begin(op, &path)
+    }
+
     fn with<T>(&self, f: impl FnOnce(&mut Inode) -> T) -> io::Result<T> {
         let mut state = self.disk.state.lock();
         let inode = state.inodes.get_mut(self.inode).ok_or(io::ErrorKind::NotFound)?;
@@ -453,7 +475,7 @@ impl SimFile {
 
 impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.disk.begin(Op::Read, &self.path)?;
+        self.begin(Op::Read)?;
         self.with(|inode| {
             let rest = inode.cached.get(offset as usize..).unwrap_or_default();
             let n = rest.len().min(buf.len());
@@ -465,7 +487,7 @@ impl File for SimFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        let taken = match self.disk.begin(Op::Write, &self.path)? {
+        let taken = match self.begin(Op::Write)? {
             Some(Fault::ShortWrite) => (buf.len() / 2).max(1),
             _ => buf.len(),
         };
@@ -478,7 +500,7 @@ impl File for SimFile {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.disk.begin(Op::SetLen, &self.path)?;
+        self.begin(Op::SetLen)?;
         self.with(|inode| {
             inode.cached.resize(len as usize, 0);
             inode.pending.push(FileOp::SetLen(len));
@@ -490,7 +512,7 @@ impl File for SimFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let failed = self.disk.begin(Op::Sync, &self.path)?.is_some();
+        let failed = self.begin(Op::Sync)?.is_some();
         self.with(|inode| {
             let pending = ::std::mem::take(&mut inode.pending);
             if failed {

@@ -26,7 +26,8 @@ const DECLARE: u8 = 1;
 const ENTRY: u8 = 2;
 const RUN: u8 = 3;
 const DESCRIBE: u8 = 4;
-const END: u8 = 0xA5;
+/// The last byte of every batch.
+pub(crate) const END: u8 = 0xA5;
 
 /// Bytes that an entry record takes beside the entry's own.
 pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 1 + 8 + 8 + 4 + 4;
@@ -73,10 +74,17 @@ impl BatchBuffer {
         self.bytes.len()
     }
 
+    /// Makes room for `needed` more bytes of records: all of a small batch, and its end, in one piece.
+    pub(crate) fn reserve(&mut self, needed: usize) {
+        if self.bytes.is_empty() {
+            self.bytes.reserve_exact(ROOM_BYTES + needed + 1);
+        } else {
+            self.bytes.reserve(needed + 1);
+        }
+    }
+
     fn push(&mut self, parts: &[&[u8]]) {
         if self.bytes.is_empty() {
-            let needed: usize = parts.iter().map(|p| p.len()).sum();
-            self.bytes.reserve_exact(ROOM_BYTES + needed + 1);
             self.bytes.resize(ROOM_BYTES, 0);
         }
         for part in parts {

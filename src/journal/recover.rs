@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{self, FrameError, FrameKind};
 use crate::io::{Dir, File, Mapping, OpenMode};
 
-use super::batch::{BatchHeader, has_zero_sector};
+use super::batch::{BatchHeader, END, has_zero_sector};
 use super::segment::{self, FIRST_BATCH_OFFSET};
 use super::{Epoch, Lsn, Position};
 
@@ -336,10 +336,10 @@ fn observe_tail(segment: &Loaded, at: usize) -> Tail {
             }
         }
         Err(FrameError::Short) => true,
-        // Not even the header is whole: judge what there is.
+        // Not even the header is whole: the extent is what there is, and a whole batch ends with its mark.
         Err(_) => {
-            last < frame::PREFIX_BYTES
-                || has_zero_sector(rest.get(..=last).unwrap_or_default(), at as u64)
+            let extent = rest.get(..=last).unwrap_or_default();
+            extent.last() != Some(&END) || has_zero_sector(extent, at as u64)
         }
     };
     if incomplete { Tail::Incomplete } else { Tail::Complete }

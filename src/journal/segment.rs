@@ -100,6 +100,8 @@ pub(crate) fn recycle(
     // CRASH: a cut before the last rename leaves a temporary file, which the next open removes. A
     // reader that has the old name open sees zeros, and starts again at the store's new applied LSN.
     dir.rename(&name(old.epoch), &temporary)?;
+    // DURABILITY: the old name must be gone for good before what it names changes.
+    dir.sync()?;
     publish(dir, &temporary, old.file, epoch, store_id, old.capacity, used)
 }
 

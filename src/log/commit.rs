@@ -99,6 +99,7 @@ impl Shared {
                     crowded = true;
                     return Err(Error::new(ErrorKind::TooLarge, "the open batch is full"));
                 }
+                open.buffer.reserve(needed);
                 let seqs = self.add_to(open, state, addition)?;
                 open.bytes += needed;
                 self.open_bytes.fetch_add(needed, Ordering::Relaxed);

@@ -145,19 +145,6 @@ impl EventLog {
         EventLog::builder().open_read_only(path)
     }
 
-    /// Opens the log for writing without its last batch, whose bytes are damaged in such a way that nobody
-    /// can tell whether it had been acknowledged ([`ErrorKind::Ambiguous`]). The segment with the damage is kept
-    /// beside the others ([`Recovery::dropped`]). On a log without such damage this is [`EventLog::open`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Builder::open`] but `Ambiguous`.
-    pub fn recover_dropping_last_batch(path: impl AsRef<Path>) -> Result<EventLog> {
-        let mut builder = EventLog::builder().create(false);
-        builder.options.drop_last_batch = true;
-        builder.open(path)
-    }
-
     fn start(dir: Arc<dyn Dir>, options: Options) -> Result<EventLog> {
         let shared = open::open(&dir, options)?;
         Ok(EventLog { handle: Arc::new(Handle { dir, inner: Inner::Writer(shared) }) })

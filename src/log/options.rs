@@ -129,6 +129,14 @@ impl Builder {
         self
     }
 
+    /// Whether to leave out the journal's last batch where its bytes are damaged in such a way that nobody can
+    /// tell whether it had been acknowledged ([`ErrorKind::Ambiguous`]). The segment with the damage is kept
+    /// beside the others ([`Recovery::dropped`](super::Recovery::dropped)). Default: no.
+    pub fn drop_last_batch(mut self, yes: bool) -> Builder {
+        self.options.drop_last_batch = yes;
+        self
+    }
+
     /// Opens the log in the directory `path` for reading and writing, creating it when absent, and
     /// recovers what a crash left. One process at a time.
     ///
@@ -159,7 +167,16 @@ impl Builder {
     pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<EventLog> {
         let path = path.as_ref();
         let dir = StdDir::open(path).map_err(|e| cannot_open(path, e))?;
-        EventLog::start_reader(Arc::new(dir), self.options)
+        self.open_dir_read_only(Arc::new(dir))
+    }
+
+    /// [`Builder::open_read_only`] on any implementation of [`Dir`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`EventLog::open_read_only`].
+    pub fn open_dir_read_only(self, dir: Arc<dyn Dir>) -> Result<EventLog> {
+        EventLog::start_reader(dir, self.options)
     }
 }
 

@@ -1,0 +1,325 @@
+//! Damaged bytes: a torn last batch is dropped whole and reported, anything else fails closed and names the place, and
+//! no flipped bit is ever returned as data (I8, I9).
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod support;
+
+use eventlog::io::sim::{Fate, SimDisk};
+use eventlog::{ErrorKind, EventLog};
+use support::{Model, contents, line, open, options};
+
+/// A killed log with `batches` batches in its journal; returns where the journal's data begin and end.
+fn killed(batches: usize, len: usize) -> (SimDisk, Model, String, usize) {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    for n in 0..batches {
+        model.append(&log, "s", vec![line(n, len)]).unwrap();
+    }
+    let image = disk.kill();
+    drop(log);
+    let segment = image.paths().into_iter().find(|path| path.ends_with(".wal")).unwrap();
+    let bytes = image.bytes(&segment).unwrap();
+    let end = bytes.iter().rposition(|b| *b != 0).unwrap() + 1;
+    (image, model, segment, end)
+}
+
+/// Where each batch begins.
+fn batch_offsets(bytes: &[u8]) -> Vec<usize> {
+    bytes.windows(4).enumerate().filter(|(_, w)| w == b"EVLB").map(|(at, _)| at).collect()
+}
+
+/// The model without its last line.
+fn without_last(model: &Model) -> Model {
+    let mut model = model.clone();
+    model.acknowledged.get_mut("s").unwrap().pop();
+    model
+}
+
+#[test]
+fn a_torn_last_batch_is_dropped_whole_and_reported() {
+    let (image, model, segment, end) = killed(3, 3000);
+    let whole = image.bytes(&segment).unwrap();
+    let start = *batch_offsets(&whole).last().unwrap();
+    // Every prefix of the last batch, as an interrupted write leaves it; and each of its sectors lost.
+    let mut torn: Vec<(String, Vec<u8>)> = (start + 1..end)
+        .step_by(7)
+        .map(|cut| {
+            let mut bytes = whole.clone();
+            bytes[cut..end].fill(0);
+            (format!("cut at {cut}"), bytes)
+        })
+        .collect();
+    for sector in start.div_ceil(512)..end / 512 {
+        let mut bytes = whole.clone();
+        bytes[sector * 512..(sector + 1) * 512].fill(0);
+        torn.push((format!("sector {sector} lost"), bytes));
+    }
+    for (what, bytes) in torn {
+        let disk = image.kill();
+        disk.overwrite(&segment, bytes.clone());
+        let log = open(&disk).unwrap_or_else(|error| panic!("{what}: {error}"));
+        without_last(&model).check(&log, &what);
+        let dropped = log.recovery().dropped.unwrap();
+        assert_eq!((dropped.batch, dropped.offset), (3, start as u64), "{what}");
+        assert_eq!(dropped.segment, segment);
+        assert_eq!(disk.bytes(&dropped.kept_as).unwrap(), bytes, "the segment is kept as it was");
+        log.close().unwrap();
+        assert!(open(&disk).unwrap().recovery().dropped.is_none(), "{what}: reported once");
+    }
+}
+
+#[test]
+fn a_damaged_batch_with_a_valid_one_behind_it_fails_closed_and_names_the_place() {
+    let (image, _, segment, _) = killed(4, 1500);
+    let whole = image.bytes(&segment).unwrap();
+    let starts = batch_offsets(&whole);
+    for (n, start) in starts.iter().enumerate().take(3) {
+        for at in (*start..starts[n + 1]).step_by(13) {
+            let disk = image.kill();
+            let mut bytes = whole.clone();
+            bytes[at] ^= 0x10;
+            disk.overwrite(&segment, bytes.clone());
+            let error = open(&disk).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {at}: {error}");
+            let place = error.place().unwrap();
+            assert_eq!(place.file, segment);
+            assert_eq!((place.offset, place.batch), (Some(*start as u64), Some(n as u64 + 1)));
+            assert_eq!(disk.bytes(&segment).unwrap(), bytes, "nothing is truncated");
+        }
+        // Zeros over it are no better, and neither is a lost sector.
+        let disk = image.kill();
+        let mut bytes = whole.clone();
+        bytes[*start..starts[n + 1]].fill(0);
+        disk.overwrite(&segment, bytes);
+        assert_eq!(open(&disk).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}
+
+#[test]
+fn a_damaged_batch_with_a_valid_one_in_a_later_segment_fails_closed() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    for n in 0..3 {
+        model.append(&log, "s", (0..30).map(|k| line(n * 100 + k, 1500)).collect()).unwrap();
+    }
+    let image = disk.kill();
+    drop(log);
+    let first = image.paths().into_iter().find(|path| path.ends_with(".wal")).unwrap();
+    let mut bytes = image.bytes(&first).unwrap();
+    let start = batch_offsets(&bytes)[0];
+    bytes[start + 2000] ^= 1;
+    image.overwrite(&first, bytes);
+    let error = open(&image).unwrap_err();
+    assert_eq!((error.kind(), error.place().unwrap().batch), (ErrorKind::Corrupt, Some(1)));
+}
+
+#[test]
+fn an_ambiguous_last_batch_fails_closed_until_the_user_decides() {
+    let (image, model, segment, end) = killed(3, 3000);
+    let mut bytes = image.bytes(&segment).unwrap();
+    bytes[end - 100] ^= 1;
+    image.overwrite(&segment, bytes.clone());
+    for _ in 0..2 {
+        let error = open(&image).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Ambiguous, "{error}");
+        assert!(error.hint().unwrap().contains("--drop-last-batch"), "{error}");
+        assert_eq!(image.bytes(&segment).unwrap(), bytes);
+    }
+    let log = options().drop_last_batch(true).open_dir(image.root()).unwrap();
+    without_last(&model).check(&log, "decided");
+    let dropped = log.recovery().dropped.unwrap();
+    assert_eq!(dropped.batch, 3);
+    assert_eq!(image.bytes(&dropped.kept_as).unwrap(), bytes);
+}
+
+#[test]
+fn zeros_that_belong_to_a_batch_do_not_make_it_look_torn() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    model.append(&log, "s", vec![vec![0; 5000]]).unwrap();
+    model.check(&open(&disk.kill()).unwrap(), "zeros are data");
+    // The same batch, damaged: acknowledged, so it must not be dropped by itself.
+    let image = disk.kill();
+    drop(log);
+    let segment = image.paths().into_iter().find(|path| path.ends_with(".wal")).unwrap();
+    let mut bytes = image.bytes(&segment).unwrap();
+    let start = batch_offsets(&bytes)[0];
+    bytes[start + 1000] ^= 1;
+    image.overwrite(&segment, bytes);
+    assert_eq!(open(&image).unwrap_err().kind(), ErrorKind::Ambiguous);
+}
+
+#[test]
+fn an_event_that_contains_journal_bytes_changes_no_verdict() {
+    let (_, _, segment, end) = killed(2, 1000);
+    let (other, ..) = killed(2, 1000);
+    let copied = other.bytes(&segment).unwrap()[4096..end].to_vec();
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    model.append(&log, "s", vec![copied.clone()]).unwrap();
+    model.append(&log, "s", vec![copied]).unwrap();
+    let image = disk.kill();
+    drop(log);
+    model.check(&open(&image).unwrap(), "whole");
+}
+
+#[test]
+fn a_segment_cut_to_any_length_is_an_error_never_a_loss() {
+    let (image, _, segment, _) = killed(3, 500);
+    let whole = image.bytes(&segment).unwrap();
+    for len in (0..whole.len()).step_by(whole.len() / 50).chain([1, 19, 20, 4095, 4096, 4097]) {
+        let disk = image.kill();
+        disk.overwrite(&segment, whole[..len].to_vec());
+        let error = open(&disk).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "cut to {len}: {error}");
+    }
+}
+
+#[test]
+fn a_cut_of_the_whole_segment_name_is_seen_by_the_store() {
+    let (image, ..) = killed(3, 500);
+    let dir = image.root().subdir("journal", false).unwrap();
+    for name in dir.list().unwrap() {
+        dir.remove(name.name.to_str().unwrap()).unwrap();
+    }
+    // Never checkpointed, so the store cannot know; a closed log can, and does.
+    let log = open(&image).unwrap();
+    assert!(contents(&log).is_empty());
+}
+
+/// A store of several blocks, and what it holds.
+fn stored() -> (SimDisk, Model) {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    for n in 0..3 {
+        let id = format!("session-{n}");
+        model.append(&log, &id, (0..40).map(|k| line(k * 7 + n, 200)).collect()).unwrap();
+        let noise: Vec<u8> = (0..9000u32).map(|i| (i.wrapping_mul(2654435761) >> 24) as u8).collect();
+        model.append(&log, &id, vec![noise]).unwrap();
+    }
+    log.close().unwrap();
+    (disk, model)
+}
+
+/// Whatever is read is right, or an error says so.
+fn right_or_reported(log: &EventLog, model: &Model) -> bool {
+    let mut right = true;
+    let Ok(snapshot) = log.snapshot() else { return false };
+    for (id, lines) in &model.acknowledged {
+        let events = match snapshot.read(id, ..) {
+            Ok(events) => events,
+            Err(error) => {
+                assert!(matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound), "{error}");
+                right = false;
+                continue;
+            }
+        };
+        let mut expected = lines.iter();
+        for event in events {
+            match event {
+                Ok(event) => assert_eq!(event.bytes(), expected.next().unwrap().as_slice()),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+                    right = false;
+                }
+            }
+        }
+        right &= expected.next().is_none();
+    }
+    right
+}
+
+#[test]
+fn i8_a_flipped_bit_in_the_store_is_never_returned_as_data() {
+    let (disk, model) = stored();
+    let whole = disk.bytes("events.redb").unwrap();
+    let (mut silent, mut reported) = (0, 0);
+    std::panic::set_hook(Box::new(|_| ())); // redb may panic inside; the log must not
+    for at in (0..whole.len()).step_by(31) {
+        let image = disk.kill();
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        image.overwrite("events.redb", bytes);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match options().open_dir_read_only(image.root()) {
+            Err(error) => {
+                assert!(
+                    matches!(
+                        error.kind(),
+                        ErrorKind::Corrupt | ErrorKind::NewerFormat | ErrorKind::NeedsRecovery
+                    ),
+                    "byte {at}: {:?} {error}",
+                    error.kind()
+                );
+                false
+            }
+            Ok(log) => {
+                let right = right_or_reported(&log, &model);
+                if !right {
+                    let report = log.verify();
+                    let seen = report.is_err() || !report.unwrap().problems.is_empty();
+                    assert!(seen, "byte {at}: verify sees it");
+                }
+                right
+            }
+        }));
+        match outcome {
+            Ok(true) => silent += 1,
+            Ok(false) => reported += 1,
+            Err(panic) => {
+                let _ = std::panic::take_hook();
+                std::panic::resume_unwind(panic);
+            }
+        }
+    }
+    let _ = std::panic::take_hook();
+    println!("{reported} flips reported, {silent} without effect");
+    assert!(reported > 100, "{reported} reported, {silent} without effect");
+}
+
+#[test]
+fn a_flipped_bit_in_a_block_is_reported_by_name() {
+    let (disk, model) = stored();
+    let whole = disk.bytes("events.redb").unwrap();
+    let blocks: Vec<usize> =
+        whole.windows(4).enumerate().filter(|(_, w)| w == b"EVBK").map(|(at, _)| at).collect();
+    assert!(blocks.len() >= 3, "{blocks:?}");
+    let mut named = 0;
+    for at in blocks {
+        let image = disk.kill();
+        let mut bytes = whole.clone();
+        bytes[at + 40] ^= 4;
+        image.overwrite("events.redb", bytes);
+        let log = options().open_dir_read_only(image.root()).unwrap();
+        if right_or_reported(&log, &model) {
+            continue; // a page that is no longer in use
+        }
+        let report = log.verify().unwrap();
+        let problem = report.problems.iter().find(|p| p.kind == "corrupt").unwrap();
+        assert!(problem.location.contains("block (session"), "{problem:?}");
+        assert!(!report.bytes_accounted);
+        named += 1;
+    }
+    assert!(named >= 3, "{named}");
+}
+
+#[test]
+fn i9_bytes_of_a_recycled_segment_never_come_back() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    for round in 0..6 {
+        for n in 0..3 {
+            let lines = (0..20).map(|k| line(round * 1000 + n * 100 + k, 900)).collect();
+            model.append(&log, "s", lines).unwrap();
+        }
+        log.checkpoint().unwrap();
+        model.append(&log, "s", vec![line(round, 40)]).unwrap();
+        let image = disk.crash(&mut |_| Fate::Dropped);
+        model.check(&open(&image).unwrap(), &format!("round {round}"));
+    }
+}
