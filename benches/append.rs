@@ -26,9 +26,13 @@ fn timed(body: impl FnOnce()) -> Duration {
 fn single(log: &EventLog, floor: &mut Floor, name: &str) -> f64 {
     let session = log.session("single").unwrap();
     let bytes = noise(1024, 1);
-    compare(name, 40, 50, || floor.append(&bytes), || {
-        timed(|| _ = session.append(entry(&bytes)).unwrap())
-    })
+    compare(
+        name,
+        40,
+        50,
+        || floor.append(&bytes),
+        || timed(|| _ = session.append(entry(&bytes)).unwrap()),
+    )
 }
 
 /// Batches of 64 events of 1 KiB.
@@ -37,9 +41,13 @@ fn batch(log: &EventLog, floor: &mut Floor) {
     let events: Vec<Vec<u8>> = (0..64).map(|seed| noise(1024, seed)).collect();
     let entries: Vec<Entry<'_>> = events.iter().map(|bytes| entry(bytes)).collect();
     let all = events.concat();
-    compare("64 x 1 KiB in one batch", 20, 50, || floor.append(&all), || {
-        timed(|| _ = session.append_batch(&entries).unwrap())
-    });
+    compare(
+        "64 x 1 KiB in one batch",
+        20,
+        50,
+        || floor.append(&all),
+        || timed(|| _ = session.append_batch(&entries).unwrap()),
+    );
 }
 
 /// 64 threads, each waiting for its own events.
@@ -69,7 +77,9 @@ fn many_threads(log: &EventLog, floor: &mut Floor) {
     let single = 1.0 / commits.percentile(0.5).as_secs_f64();
     println!(
         "{:<44} {:>8.0} events/s = {:.1}x one event per flush at the floor",
-        "64 threads, 1 KiB, each waits", rate, rate / single
+        "64 threads, 1 KiB, each waits",
+        rate,
+        rate / single
     );
 }
 
@@ -99,7 +109,11 @@ fn pipelined(log: &EventLog) {
         bytes / LINES,
     );
     let (_, peak) = resident();
-    println!("{:<44} {:>8.0} MiB resident at most so far", "memory", peak as f64 / (1 << 20) as f64);
+    println!(
+        "{:<44} {:>8.0} MiB resident at most so far",
+        "memory",
+        peak as f64 / (1 << 20) as f64
+    );
 }
 
 /// Append latency at 20 MB/s while checkpoints run.
@@ -131,7 +145,8 @@ fn under_checkpoints(log: &EventLog) {
 /// Fills a session up to `events` quickly.
 fn fill(log: &EventLog, id: &str, events: u64) {
     let session = log.session(id).unwrap();
-    let line = br#"{"role":"user","content":"a short line of some words to fill the session with"}"#;
+    let line =
+        br#"{"role":"user","content":"a short line of some words to fill the session with"}"#;
     let group: Vec<Entry<'_>> = (0..1000).map(|_| entry(line)).collect();
     let mut ticket = None;
     while session.head() < events {

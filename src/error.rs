@@ -152,11 +152,7 @@ impl Error {
     /// let error = eventlog::Error::from_io("cannot open", "a.jsonl", source);
     /// assert!(error.to_string().starts_with("cannot open a.jsonl: "));
     /// ```
-    pub fn from_io(
-        what: &str,
-        path: impl AsRef<std::path::Path>,
-        source: io::Error,
-    ) -> Error {
+    pub fn from_io(what: &str, path: impl AsRef<std::path::Path>, source: io::Error) -> Error {
         Error::io(format_args!("{what} {}", path.as_ref().display()), source)
     }
 

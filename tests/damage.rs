@@ -199,7 +199,8 @@ fn stored() -> (SimDisk, Model) {
     for n in 0..3 {
         let id = format!("session-{n}");
         model.append(&log, &id, (0..40).map(|k| line(k * 7 + n, 200)).collect()).unwrap();
-        let noise: Vec<u8> = (0..9000u32).map(|i| (i.wrapping_mul(2654435761) >> 24) as u8).collect();
+        let noise: Vec<u8> =
+            (0..9000u32).map(|i| (i.wrapping_mul(2654435761) >> 24) as u8).collect();
         model.append(&log, &id, vec![noise]).unwrap();
     }
     log.close().unwrap();
@@ -214,7 +215,10 @@ fn right_or_reported(log: &EventLog, model: &Model) -> bool {
         let events = match snapshot.read(id, ..) {
             Ok(events) => events,
             Err(error) => {
-                assert!(matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound), "{error}");
+                assert!(
+                    matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound),
+                    "{error}"
+                );
                 right = false;
                 continue;
             }
@@ -245,26 +249,28 @@ fn i8_a_flipped_bit_in_the_store_is_never_returned_as_data() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1 << (at % 8);
         image.overwrite("events.redb", bytes);
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| match options().open_dir_read_only(image.root()) {
-            Err(error) => {
-                assert!(
-                    matches!(
-                        error.kind(),
-                        ErrorKind::Corrupt | ErrorKind::NewerFormat | ErrorKind::NeedsRecovery
-                    ),
-                    "byte {at}: {:?} {error}",
-                    error.kind()
-                );
-                false
-            }
-            Ok(log) => {
-                let right = right_or_reported(&log, &model);
-                if !right {
-                    let report = log.verify();
-                    let seen = report.is_err() || !report.unwrap().problems.is_empty();
-                    assert!(seen, "byte {at}: verify sees it");
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            match options().open_dir_read_only(image.root()) {
+                Err(error) => {
+                    assert!(
+                        matches!(
+                            error.kind(),
+                            ErrorKind::Corrupt | ErrorKind::NewerFormat | ErrorKind::NeedsRecovery
+                        ),
+                        "byte {at}: {:?} {error}",
+                        error.kind()
+                    );
+                    false
                 }
-                right
+                Ok(log) => {
+                    let right = right_or_reported(&log, &model);
+                    if !right {
+                        let report = log.verify();
+                        let seen = report.is_err() || !report.unwrap().problems.is_empty();
+                        assert!(seen, "byte {at}: verify sees it");
+                    }
+                    right
+                }
             }
         }));
         match outcome {

@@ -42,7 +42,10 @@ fn a_failed_flush_fails_its_append_and_every_later_one() {
     let error = model.append(&log, "s", vec![line(9, 100)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Io);
     // The device works again, and a retried flush would succeed: it proves nothing.
-    assert_eq!(model.clone().append(&log, "s", vec![line(10, 9)]).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(
+        model.clone().append(&log, "s", vec![line(10, 9)]).unwrap_err().kind(),
+        ErrorKind::Poisoned
+    );
     stopped_but_readable(disk, log, &model);
 }
 
@@ -75,9 +78,7 @@ fn a_write_that_fails_after_a_short_one_stops_the_log() {
 #[test]
 fn no_space_for_a_segment_is_full_and_goes_on_when_there_is_space() {
     let (disk, log, mut model) = started();
-    disk.fail(usize::MAX, Fault::NoSpace, |op, path| {
-        op == Op::Write && path.ends_with(".tmp")
-    });
+    disk.fail(usize::MAX, Fault::NoSpace, |op, path| op == Op::Write && path.ends_with(".tmp"));
     let big = |n: usize| (0..40).map(|k| line(n * 100 + k, 1400)).collect::<Vec<_>>();
     let mut full = None;
     for n in 1..4 {

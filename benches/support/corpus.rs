@@ -14,9 +14,10 @@ pub struct Corpus {
 }
 
 const WORDS: &[&str] = &[
-    "error", "value", "handler", "request", "config", "parse", "token", "session", "buffer", "index",
-    "result", "channel", "update", "module", "return", "async", "state", "event", "cache", "write",
-    "read", "flush", "segment", "record", "client", "server", "retry", "timeout", "queue", "worker",
+    "error", "value", "handler", "request", "config", "parse", "token", "session", "buffer",
+    "index", "result", "channel", "update", "module", "return", "async", "state", "event", "cache",
+    "write", "read", "flush", "segment", "record", "client", "server", "retry", "timeout", "queue",
+    "worker",
 ];
 
 impl Corpus {
@@ -35,7 +36,13 @@ impl Corpus {
             let lines = 20 + corpus.below(60);
             let mut text = format!("//! module {n}\\n");
             for line in 0..lines {
-                text += &format!("    {:4}: let {} = {}({});\\n", line, corpus.word(), corpus.word(), corpus.words(3));
+                text += &format!(
+                    "    {:4}: let {} = {}({});\\n",
+                    line,
+                    corpus.word(),
+                    corpus.word(),
+                    corpus.words(3)
+                );
             }
             corpus.files.push(text);
         }

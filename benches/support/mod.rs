@@ -1,5 +1,10 @@
 //! What the benches share: the floor, ratios taken in one run, a corpus that looks like life.
-#![allow(dead_code, missing_docs, clippy::unwrap_used, reason = "bench code; each bench uses a part")]
+#![allow(
+    dead_code,
+    missing_docs,
+    clippy::unwrap_used,
+    reason = "bench code; each bench uses a part"
+)]
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -24,7 +29,8 @@ pub struct Floor {
 
 impl Floor {
     pub fn new(dir: &std::path::Path, capacity: u64) -> Floor {
-        let file = OpenOptions::new().create(true).truncate(true).write(true).open(dir.join("floor"));
+        let file =
+            OpenOptions::new().create(true).truncate(true).write(true).open(dir.join("floor"));
         let file = file.unwrap();
         let zeros = vec![0; 1 << 20];
         for at in (0..capacity).step_by(zeros.len()) {
@@ -126,5 +132,9 @@ pub fn print_host() {
     let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
     let cores = std::thread::available_parallelism().map_or(0, |n| n.get());
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    println!("host: {cores} cores, {}, Linux {}", model.trim_start_matches([' ', '\t', ':']), kernel.trim());
+    println!(
+        "host: {cores} cores, {}, Linux {}",
+        model.trim_start_matches([' ', '\t', ':']),
+        kernel.trim()
+    );
 }

@@ -62,7 +62,14 @@ impl Export {
         if output.json {
             let path = place::display(&self.output);
             let (bytes, events) = (written.bytes, written.events);
-            output.json(&Report { session: &id, path, bytes, events, exact: true, not_carried: [] })?;
+            output.json(&Report {
+                session: &id,
+                path,
+                bytes,
+                events,
+                exact: true,
+                not_carried: [],
+            })?;
         } else {
             output.note(&format!(
                 "wrote {} events, {} bytes to {}",
@@ -143,4 +150,3 @@ impl<W: Write> Write for Watched<W> {
         self.out.flush()
     }
 }
-

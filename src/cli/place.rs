@@ -115,9 +115,11 @@ pub(crate) fn session_id(snapshot: &Snapshot, argument: &str) -> Result<String, 
             ));
         };
         let sessions = newest_first(snapshot)?;
-        return sessions.into_iter().nth(index).map(|session| session.id).ok_or_else(|| {
-            not_found(format!("there is no session {argument}"))
-        });
+        return sessions
+            .into_iter()
+            .nth(index)
+            .map(|session| session.id)
+            .ok_or_else(|| not_found(format!("there is no session {argument}")));
     }
     let mut candidates = Vec::new();
     for session in snapshot.sessions() {
@@ -131,7 +133,8 @@ pub(crate) fn session_id(snapshot: &Snapshot, argument: &str) -> Result<String, 
         [] => Err(not_found(format!("there is no session {argument:?} in this log"))),
         many => {
             const SHOWN: usize = 10;
-            let mut list: Vec<String> = many.iter().take(SHOWN).map(|id| format!("{id:?}")).collect();
+            let mut list: Vec<String> =
+                many.iter().take(SHOWN).map(|id| format!("{id:?}")).collect();
             if many.len() > SHOWN {
                 list.push(format!("and {} more", many.len() - SHOWN));
             }
@@ -150,9 +153,7 @@ fn not_found(message: String) -> Failure {
 /// All sessions, the most recently written first.
 pub(crate) fn newest_first(snapshot: &Snapshot) -> Result<Vec<SessionInfo>, Failure> {
     let mut sessions = snapshot.sessions().collect::<Result<Vec<_>, _>>()?;
-    sessions.sort_by(|a, b| {
-        (b.updated_unix_micros, &b.id).cmp(&(a.updated_unix_micros, &a.id))
-    });
+    sessions.sort_by(|a, b| (b.updated_unix_micros, &b.id).cmp(&(a.updated_unix_micros, &a.id)));
     Ok(sessions)
 }
 

@@ -57,9 +57,7 @@ impl Sessions {
                 }
             }
         }
-        rows.sort_by(|(a_time, a), (b_time, b)| {
-            (b_time, &b.session).cmp(&(a_time, &a.session))
-        });
+        rows.sort_by(|(a_time, a), (b_time, b)| (b_time, &b.session).cmp(&(a_time, &a.session)));
         if output.json {
             for (_, row) in &rows {
                 output.json(row)?;
@@ -70,11 +68,7 @@ impl Sessions {
         Ok(exit)
     }
 
-    fn print(
-        &self,
-        rows: &[(Option<Timestamp>, Row)],
-        output: &mut Output,
-    ) -> Result<(), Failure> {
+    fn print(&self, rows: &[(Option<Timestamp>, Row)], output: &mut Output) -> Result<(), Failure> {
         let people = output.people;
         let cells = rows.iter().map(|(updated, row)| {
             let updated = updated.map(|t| time::short(t, output.local)).unwrap_or_default();
@@ -97,7 +91,14 @@ impl Sessions {
             return Ok(());
         }
         let header = [
-            "SESSION", "UPDATED", "EVENTS", "MESSAGES", "DAMAGED", "SIZE", "STATUS", "FIRST PROMPT",
+            "SESSION",
+            "UPDATED",
+            "EVENTS",
+            "MESSAGES",
+            "DAMAGED",
+            "SIZE",
+            "STATUS",
+            "FIRST PROMPT",
         ];
         output.table(&header, &[2, 3, 4, 5], &cells)
     }

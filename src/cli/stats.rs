@@ -28,9 +28,8 @@ impl Stats {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         let log = place::open_to_read(global, output)?;
         let stats = log.stats()?;
-        let ratio = (stats.bytes > 0).then(|| {
-            (stats.stored_bytes as f64 / stats.bytes as f64 * 1000.0).round() / 1000.0
-        });
+        let ratio = (stats.bytes > 0)
+            .then(|| (stats.stored_bytes as f64 / stats.bytes as f64 * 1000.0).round() / 1000.0);
         let report = Report {
             sessions: stats.sessions,
             events: stats.events,

@@ -6,8 +6,6 @@
 
 use std::borrow::Cow;
 
-use serde_json::value::RawValue;
-
 use super::{Damage, Format, Record, json};
 use crate::entry::Kind;
 
@@ -38,7 +36,7 @@ impl Format for Transcript {
             ["event_id", "timestamp", "session_id", "run_id", "step", "event_type", "payload"];
         let [id, time, session, run, step, event_type, payload] =
             json::fields(json::text(line)?, keys)?;
-        let required = |field: Option<&'l RawValue>| {
+        let required = |field: Option<&'l str>| {
             field.and_then(json::scalar_text).ok_or(Damage::SchemaMismatch)
         };
         required(id)?;
@@ -76,13 +74,13 @@ impl Format for Transcript {
 
 fn payload_text<'l>(line: &'l [u8], key: &'static str) -> Option<Cow<'l, str>> {
     let [payload] = json::fields(json::text(line).ok()?, ["payload"]).ok()?;
-    let [value] = json::fields(payload?.get(), [key]).ok()?;
+    let [value] = json::fields(payload?, [key]).ok()?;
     json::string(value?)
 }
 
 /// What the original reads as an integer: a number that is finite, a boolean, or digits in a string.
-fn is_integer(raw: &RawValue) -> bool {
-    match raw.get() {
+fn is_integer(raw: &str) -> bool {
+    match raw {
         "true" | "false" => true,
         "null" => false,
         text if text.starts_with('"') => json::string(raw).is_some_and(|digits| {
@@ -94,16 +92,15 @@ fn is_integer(raw: &RawValue) -> bool {
     }
 }
 
-fn is_user_turn(payload: &RawValue) -> bool {
-    let Ok([role, metadata]) = json::fields(payload.get(), ["role", "metadata"]) else {
+fn is_user_turn(payload: &str) -> bool {
+    let Ok([role, metadata]) = json::fields(payload, ["role", "metadata"]) else {
         return false;
     };
     let source = metadata.and_then(|metadata| {
-        let [source] = json::fields(metadata.get(), ["source"]).ok()?;
+        let [source] = json::fields(metadata, ["source"]).ok()?;
         json::string(source?)
     });
-    role.and_then(json::string).as_deref() == Some("user")
-        && source.as_deref() != Some(GATE_SOURCE)
+    role.and_then(json::string).as_deref() == Some("user") && source.as_deref() != Some(GATE_SOURCE)
 }
 
 #[cfg(test)]
@@ -144,8 +141,7 @@ mod tests {
     fn a_message_of_the_completion_gate_is_no_user_turn() {
         let user = line("\"s\"", "0", "message", "{\"role\":\"user\"}");
         assert!(Transcript.classify(user.as_bytes()).unwrap().user_turn);
-        let gate =
-            "{\"role\": \"user\", \"metadata\": {\"source\": \"completion_gate\"}}";
+        let gate = "{\"role\": \"user\", \"metadata\": {\"source\": \"completion_gate\"}}";
         let gate = line("\"s\"", "0", "message", gate);
         assert!(!Transcript.classify(gate.as_bytes()).unwrap().user_turn);
     }

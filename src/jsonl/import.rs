@@ -286,9 +286,7 @@ impl Source {
             let event = event?;
             for expected in [event.bytes(), event.terminator().as_bytes()] {
                 buffer.resize(expected.len(), 0);
-                reader
-                    .read_exact(&mut buffer)
-                    .map_err(|e| Error::io("cannot read the file", e))?;
+                reader.read_exact(&mut buffer).map_err(|e| Error::io("cannot read the file", e))?;
                 if buffer != expected {
                     let equal = buffer.iter().zip(expected).take_while(|(a, b)| a == b).count();
                     let offset = offset + equal as u64;

@@ -76,7 +76,12 @@ impl<R: Read> Lines<R> {
                 self.start += BOM.len();
                 self.offset += BOM.len() as u64;
                 let bytes = self.buffer.get(..BOM.len()).unwrap_or_default();
-                return Ok(Some(Line { number: 1, offset: 0, bytes, terminator: Terminator::None }));
+                return Ok(Some(Line {
+                    number: 1,
+                    offset: 0,
+                    bytes,
+                    terminator: Terminator::None,
+                }));
             }
             let rest = unread.get(searched..).unwrap_or_default();
             if let Some(at) = memchr::memchr(b'\n', rest) {
@@ -140,11 +145,7 @@ pub(super) fn is_bom(line: &Line<'_>) -> bool {
 }
 
 /// What a line is in the eyes of `format`, as a part of the session `session`.
-pub(super) fn classify<'a>(
-    line: &Line<'a>,
-    format: &dyn Format,
-    session: &str,
-) -> Classified<'a> {
+pub(super) fn classify<'a>(line: &Line<'a>, format: &dyn Format, session: &str) -> Classified<'a> {
     let entry = |kind| Entry::new(kind, line.bytes).terminator(line.terminator);
     let plain = |entry| Classified { entry, damage: None, session: None };
     if is_bom(line) || line.bytes.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r' | 0x0B | 0x0C)) {

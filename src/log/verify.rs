@@ -118,6 +118,7 @@ impl Walk<'_> {
                     self.corrupt(who(), &error);
                 }
                 Ok(block) => {
+                    self.check_reachable(row.session, block.first_seq, block.end_seq(), &name);
                     if block.first_seq != counted.record.next_seq && !counted.broken {
                         let expected = counted.record.next_seq;
                         let message = format!("the block should begin with event {expected}");
@@ -147,6 +148,20 @@ impl Walk<'_> {
             self.problem("mark", location, Who(None, Some(seq)), message);
         }
         Ok(())
+    }
+
+    /// A search must end at the block that the walk has met: a damaged inner page leads past it.
+    fn check_reachable(&mut self, session: u64, first: Seq, end: Seq, name: &str) {
+        for seq in [first, end.saturating_sub(1)] {
+            match self.reader().locate(session, seq) {
+                Ok(Some(found)) if found == first => {}
+                Ok(_) => {
+                    let message = format!("a search for event {seq} does not lead to this block");
+                    self.problem("corrupt", name.to_owned(), Who(None, Some(seq)), message);
+                }
+                Err(error) => self.corrupt(Who(None, Some(seq)), &error),
+            }
+        }
     }
 
     fn corrupt(&mut self, who: Who, error: &Error) {

@@ -119,6 +119,14 @@ impl StoreReader {
         if seq < block.end_seq() { Ok(block) } else { Err(missing()) }
     }
 
+    /// Where the search for event `seq` ends: the first seq of the block found, without looking into it.
+    pub(crate) fn locate(&self, session: u64, seq: Seq) -> Result<Option<Seq>> {
+        guarded("read", || {
+            let row = self.events.range((session, 0)..=(session, seq))?.next_back().transpose()?;
+            Ok(row.map(|(key, _)| key.value().1))
+        })
+    }
+
     /// The nearest known mark at or before `ordinal`: its own ordinal and the event's seq.
     pub(crate) fn mark_at_or_before(
         &self,

@@ -1,0 +1,390 @@
+//! The command line as a user runs it: output, exit codes, errors.
+#![cfg(feature = "cli")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn eventlog(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("eventlog"));
+    command.args(args).env("EVENTLOG_DIR", dir.join("log")).current_dir(dir);
+    command.env_remove("NO_COLOR").env_remove("CLICOLOR_FORCE");
+    command
+}
+
+fn run(dir: &Path, args: &[&str]) -> Output {
+    eventlog(dir, args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// stdout of a run that ends with `code`.
+#[track_caller]
+fn expect(code: i32, dir: &Path, args: &[&str]) -> String {
+    let output = run(dir, args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json_lines(text: &str) -> Vec<serde_json::Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn demo() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/demo-transcript.jsonl")
+}
+
+const ID: &str = "demo-auth-refactor";
+
+fn imported() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    expect(0, dir.path(), &["import", demo().to_str().unwrap()]);
+    dir
+}
+
+#[test]
+fn the_main_job_runs_as_the_readme_says() {
+    let dir = imported();
+    let dir = dir.path();
+    let sessions = expect(0, dir, &["sessions"]);
+    assert!(sessions.starts_with(&format!("{ID}\t")), "{sessions}");
+    let shown = expect(0, dir, &["show", ID]);
+    let demo_bytes = std::fs::read(demo()).unwrap();
+    assert_eq!(shown.lines().count(), demo_bytes.split(|b| *b == b'\n').count() - 1);
+    expect(0, dir, &["export", ID, "-o", "out.jsonl"]);
+    assert!(std::fs::read(dir.join("out.jsonl")).unwrap() == demo_bytes);
+    assert!(run(dir, &["export", ID]).stdout == demo_bytes);
+    assert!(expect(0, dir, &["verify"]).contains("no problem found"));
+}
+
+#[test]
+fn import_reports_each_file_and_a_summary_in_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = demo();
+    let args = ["import", path.to_str().unwrap(), "--json"];
+    let lines = json_lines(&expect(0, dir.path(), &args));
+    let size = std::fs::metadata(&path).unwrap().len();
+    let file = &lines[0];
+    assert_eq!(file["type"], "file");
+    assert_eq!(file["outcome"], "imported");
+    assert_eq!(file["format"], "transcript");
+    assert_eq!(file["session"], ID);
+    assert_eq!(file["bytes"], size);
+    let sum = ["record_bytes", "separator_bytes", "quarantined_bytes"];
+    assert_eq!(sum.iter().map(|key| file[key].as_u64().unwrap()).sum::<u64>(), size);
+    let summary = &lines[1];
+    assert_eq!((&summary["type"], &summary["imported"]), (&"summary".into(), &1.into()));
+    let lines = json_lines(&expect(0, dir.path(), &args));
+    assert_eq!(lines[0]["outcome"], "unchanged");
+    assert_eq!(lines[0]["new_records"], 0);
+}
+
+#[test]
+fn damaged_lines_are_kept_reported_and_exit_with_7() {
+    let dir = tempfile::tempdir().unwrap();
+    let good = std::fs::read_to_string(demo()).unwrap();
+    std::fs::write(dir.path().join("d.jsonl"), format!("{good}{{broken\n[1]\n\n{{\"cut")).unwrap();
+    let lines = json_lines(&expect(7, dir.path(), &["import", "d.jsonl", "--json"]));
+    let reasons: Vec<&str> = lines[0]["quarantined"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|span| span["reason"].as_str().unwrap())
+        .collect();
+    assert_eq!(reasons, ["bad_json", "not_an_object", "torn_tail"]);
+    assert_eq!(lines[0]["blank_lines"], 1);
+    assert_eq!(lines[0]["unterminated"], true);
+    assert_eq!(lines[1]["quarantined"], 3);
+    let out = run(dir.path(), &["export", ID]).stdout;
+    assert!(out == std::fs::read(dir.path().join("d.jsonl")).unwrap());
+    expect(
+        4,
+        tempfile::tempdir().unwrap().path(),
+        &["import", dir.path().join("d.jsonl").to_str().unwrap(), "--strict"],
+    );
+}
+
+#[test]
+fn one_bad_file_does_not_stop_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("a.jsonl"), "not a transcript\n").unwrap();
+    std::fs::copy(demo(), dir.path().join("b.jsonl")).unwrap();
+    let lines = json_lines(&expect(
+        6,
+        dir.path(),
+        &["import", "missing.jsonl", "a.jsonl", "b.jsonl", "--json"],
+    ));
+    let outcomes: Vec<_> =
+        lines.iter().filter(|line| line["type"] == "file").map(|line| &line["outcome"]).collect();
+    assert_eq!(outcomes, ["failed", "refused", "imported"]);
+    assert_eq!(lines.last().unwrap()["failed"], 1);
+    expect(5, dir.path(), &["import", "a.jsonl", "b.jsonl"]);
+}
+
+#[test]
+fn a_directory_is_searched_and_links_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let sub = dir.path().join("in/deeper");
+    std::fs::create_dir_all(&sub).unwrap();
+    std::fs::copy(demo(), sub.join("t.jsonl")).unwrap();
+    std::fs::write(sub.join("notes.txt"), "no transcript").unwrap();
+    std::os::unix::fs::symlink("/etc", sub.join("link")).unwrap();
+    std::os::unix::fs::symlink(demo(), sub.join("link.jsonl")).unwrap();
+    let lines = json_lines(&expect(0, dir.path(), &["import", "in", "--json"]));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+}
+
+#[test]
+fn a_session_is_named_by_id_prefix_last_or_number() {
+    let dir = imported();
+    let dir = dir.path();
+    let mut file = std::fs::read_to_string(demo()).unwrap();
+    file = file.replace(ID, "demo-other");
+    std::fs::write(dir.join("other.jsonl"), file).unwrap();
+    expect(0, dir, &["import", "other.jsonl"]);
+    for name in ["demo-auth-refactor", "demo-a", "@2"] {
+        assert!(expect(0, dir, &["show", name, "--to", "0"]).contains(ID), "{name}");
+    }
+    for name in ["@last", "@1", "demo-o"] {
+        assert!(expect(0, dir, &["show", name, "--to", "0"]).contains("demo-other"), "{name}");
+    }
+    let output = run(dir, &["show", "demo-"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(5));
+    assert!(stderr.contains("demo-other") && stderr.contains(ID), "{stderr}");
+    expect(3, dir, &["show", "nothing"]);
+    expect(3, dir, &["show", "@9"]);
+    expect(2, dir, &["show", "@x"]);
+}
+
+#[test]
+fn show_takes_a_range_and_says_when_it_is_empty() {
+    let dir = imported();
+    let lines =
+        json_lines(&expect(0, dir.path(), &["show", ID, "--from", "2", "--to", "4", "--json"]));
+    let seqs: Vec<_> = lines.iter().map(|line| line["seq"].as_u64().unwrap()).collect();
+    assert_eq!(seqs, [2, 3, 4]);
+    assert_eq!(lines[0]["kind"], "message");
+    assert!(lines[0]["line"].as_str().unwrap().starts_with("{\"event_id\""));
+    expect(1, dir.path(), &["show", ID, "--from", "100000"]);
+    expect(2, dir.path(), &["show", ID, "--from", "4", "--to", "2"]);
+}
+
+#[test]
+fn bytes_that_are_no_text_are_shown_in_base64() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bytes = std::fs::read(demo()).unwrap();
+    bytes.extend_from_slice(b"\xFF\xFE\n");
+    std::fs::write(dir.path().join("b.jsonl"), bytes).unwrap();
+    expect(7, dir.path(), &["import", "b.jsonl"]);
+    let lines = json_lines(&expect(0, dir.path(), &["show", ID, "--json"]));
+    let last = lines.last().unwrap();
+    assert_eq!(last["line_base64"], "//4=");
+    assert_eq!(last.get("line"), None);
+}
+
+#[test]
+fn append_acknowledges_what_it_was_given_before_stdin_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = eventlog(dir.path(), &["append", "live", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut acks = BufReader::new(child.stdout.take().unwrap()).lines();
+    let demo = std::fs::read_to_string(demo()).unwrap();
+    let mut lines = demo.lines();
+    for n in 0..3u64 {
+        writeln!(stdin, "{}", lines.next().unwrap()).unwrap();
+        let ack: serde_json::Value = serde_json::from_str(&acks.next().unwrap().unwrap()).unwrap();
+        assert_eq!((&ack["first_seq"], &ack["last_seq"]), (&n.into(), &n.into()));
+        assert_eq!(ack["durable"], true);
+        // Another process reads while this one has the log open.
+        let shown = expect(0, dir.path(), &["show", "live"]);
+        assert_eq!(shown.lines().count() as u64, n + 1);
+        assert_eq!(json_lines(&expect(0, dir.path(), &["sessions", "--json"]))[0]["events"], n + 1);
+        expect(0, dir.path(), &["verify"]);
+    }
+    let locked = run(dir.path(), &["append", "live", "--json"]);
+    assert_eq!(locked.status.code(), Some(5));
+    let error: serde_json::Value = serde_json::from_slice(&locked.stdout).unwrap();
+    assert_eq!((&error["type"], &error["kind"]), (&"error".into(), &"locked".into()));
+    assert!(error["message"].as_str().unwrap().contains(&child.id().to_string()));
+    // A last line without a line end.
+    write!(stdin, "{}", lines.next().unwrap()).unwrap();
+    drop(stdin);
+    assert!(acks.next().unwrap().unwrap().contains("\"last_seq\":3"));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_log_whose_writer_was_killed_is_recovered_by_a_reading_command() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = eventlog(dir.path(), &["append", "live"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let first = std::fs::read_to_string(demo()).unwrap().lines().next().unwrap().to_owned();
+    writeln!(child.stdin.as_ref().unwrap(), "{first}").unwrap();
+    let mut acks = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(acks.next().unwrap().unwrap(), "0\t0");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let output = run(dir.path(), &["show", "live"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("recovered"), "{stderr}");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8(output.stdout).unwrap().contains(&first));
+    let report = json_lines(&expect(0, dir.path(), &["recover", "--json"]));
+    assert_eq!(report[0]["clean"], true);
+}
+
+#[test]
+fn stats_and_verify_in_json_have_their_fields() {
+    let dir = imported();
+    let stats = &json_lines(&expect(0, dir.path(), &["stats", "--json"]))[0];
+    let keys = [
+        "sessions",
+        "events",
+        "bytes",
+        "stored_bytes",
+        "ratio",
+        "journal_bytes",
+        "applied_lsn",
+        "durable_lsn",
+        "format_version",
+        "store_id",
+    ];
+    for key in keys {
+        assert!(stats.get(key).is_some(), "{key}: {stats}");
+    }
+    assert_eq!(stats["bytes"], std::fs::metadata(demo()).unwrap().len());
+    let summary = &json_lines(&expect(0, dir.path(), &["verify", "--json"]))[0];
+    assert_eq!(summary["type"], "summary");
+    assert_eq!(summary["bytes_accounted"], true);
+    assert_eq!(summary["problems"], 0);
+}
+
+#[test]
+fn sessions_in_json_have_their_fields() {
+    let dir = imported();
+    let row = &json_lines(&expect(0, dir.path(), &["sessions", "--json"]))[0];
+    assert_eq!(row["session"], ID);
+    assert_eq!(row["format"], "transcript");
+    assert_eq!(row["latest_run"], "run-2");
+    assert_eq!(row["first_prompt"].as_str().unwrap().split(' ').next(), Some("Move"));
+    assert_eq!(row["last_prompt"], "Now use it in reset.rs too");
+    assert_eq!(row["damaged"], 0);
+    assert!(row["created_at"].as_str().unwrap().starts_with("2026-03-01T10:00:01"));
+    assert!(row["updated_at"].as_str().unwrap().ends_with('Z'));
+    for key in ["workspace", "parent", "status", "cost_usd", "usage", "findings", "stored_bytes"] {
+        assert!(row.get(key).is_some(), "{key}");
+    }
+}
+
+#[test]
+fn errors_say_what_to_do_and_have_their_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in [&["show", "x"][..], &["sessions"], &["verify"], &["stats"], &["export", "x"]] {
+        let output = run(dir.path(), command);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(3), "{command:?}: {stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.lines().count() >= 2, "{stderr}");
+        assert!(output.stdout.is_empty());
+        assert!(!dir.path().join("log").exists(), "reading creates nothing");
+    }
+    expect(2, dir.path(), &["append", ""]);
+    expect(2, dir.path(), &["append", &"x".repeat(513)]);
+    expect(2, dir.path(), &["frobnicate"]);
+    let output = run(dir.path(), &["show", "--json"]);
+    let error: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&error["type"], &error["kind"]), (&"error".into(), &"usage".into()));
+}
+
+#[test]
+fn export_replaces_a_file_only_when_told() {
+    let dir = imported();
+    std::fs::write(dir.path().join("precious.jsonl"), "mine").unwrap();
+    expect(5, dir.path(), &["export", ID, "-o", "precious.jsonl"]);
+    assert_eq!(std::fs::read(dir.path().join("precious.jsonl")).unwrap(), b"mine");
+    expect(0, dir.path(), &["export", ID, "-o", "precious.jsonl", "--force"]);
+    assert_eq!(
+        std::fs::read(dir.path().join("precious.jsonl")).unwrap(),
+        std::fs::read(demo()).unwrap()
+    );
+    expect(6, dir.path(), &["export", ID, "-o", "no/such/dir.jsonl"]);
+    let line = &json_lines(&expect(0, dir.path(), &["export", ID, "-o", "j.jsonl", "--json"]))[0];
+    assert_eq!((&line["exact"], &line["session"]), (&true.into(), &ID.into()));
+}
+
+#[test]
+fn files_are_private() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = imported();
+    expect(0, dir.path(), &["export", ID, "-o", "out.jsonl"]);
+    let mode =
+        |path: &str| std::fs::metadata(dir.path().join(path)).unwrap().permissions().mode() & 0o777;
+    for path in ["log", "log/journal"] {
+        assert_eq!(mode(path), 0o700, "{path}");
+    }
+    for path in ["log/events.redb", "log/LOCK", "out.jsonl"] {
+        assert_eq!(mode(path), 0o600, "{path}");
+    }
+}
+
+#[test]
+fn hostile_ids_are_data() {
+    let dir = tempfile::tempdir().unwrap();
+    let id = "../../x\u{1b}[31m\n\u{202e}";
+    let mut child = eventlog(dir.path(), &["append", id])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"{}\n").unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    assert!(!dir.path().parent().unwrap().join("x").exists());
+    let row = expect(0, dir.path(), &["sessions"]);
+    assert_eq!(row.lines().count(), 1, "{row:?}");
+    assert_eq!(json_lines(&expect(0, dir.path(), &["sessions", "--json"]))[0]["session"], id);
+    expect(0, dir.path(), &["show", id]);
+    let error = run(dir.path(), &["show", &format!("{id}-other")]).stderr;
+    assert!(!error.contains(&0x1b), "{}", String::from_utf8_lossy(&error));
+}
+
+#[test]
+fn the_nearest_log_upwards_is_used() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join(".eventlog")).unwrap();
+    std::fs::create_dir_all(dir.path().join("a/b")).unwrap();
+    let here = |sub: &str, args: &[&str]| {
+        let mut command = eventlog(dir.path(), args);
+        command.env_remove("EVENTLOG_DIR").current_dir(dir.path().join(sub));
+        command.stdin(Stdio::null()).output().unwrap()
+    };
+    assert!(here("a/b", &["import", demo().to_str().unwrap()]).status.success());
+    assert!(dir.path().join(".eventlog/events.redb").exists());
+    assert!(here("a", &["show", ID]).status.success());
+    let home = dir.path().join("home");
+    let mut command = eventlog(dir.path(), &["-v", "sessions"]);
+    command.env_remove("EVENTLOG_DIR").env("XDG_DATA_HOME", &home).current_dir("/");
+    let stderr = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    assert!(stderr.contains(home.join("eventlog").to_str().unwrap()), "{stderr}");
+}
+
+#[test]
+fn a_closed_pipe_ends_quietly() {
+    let dir = imported();
+    let mut child = eventlog(dir.path(), &["show", ID])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -1,0 +1,249 @@
+//! Files that the original program wrote come in and go out byte for byte: at once, after a reopen, and after the
+//! importing process was killed the moment the import returned.
+//!
+//! The data stands beside the project: `EVENTLOG_GOLDEN` and `EVENTLOG_CASES` name the folders. Without them the tests say
+//! that they were skipped. `tests/data` has small files of the project's own for the same rules.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use eventlog::io::{Dir, File, OpenMode, StdDir};
+use eventlog::jsonl::{self, ImportOptions, Outcome};
+use eventlog::{EventLog, Kind};
+
+fn folder(variable: &str) -> Option<PathBuf> {
+    let found = std::env::var_os(variable).map(PathBuf::from);
+    if found.is_none() {
+        eprintln!("skipped: {variable} is not set");
+    }
+    found
+}
+
+fn jsonl_files(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == "jsonl")).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} has no files", dir.display());
+    files
+}
+
+fn own_files() -> Vec<PathBuf> {
+    jsonl_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data"))
+}
+
+fn open(path: &Path) -> Arc<dyn File> {
+    let dir = StdDir::open(path.parent().unwrap()).unwrap();
+    dir.open(path.file_name().unwrap().to_str().unwrap(), OpenMode::Read).unwrap()
+}
+
+fn import(log: &EventLog, path: &Path) -> jsonl::FileReport {
+    jsonl::import(log, open(path), &ImportOptions::default(), &mut |_| {}).unwrap()
+}
+
+fn export(log: &EventLog, id: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    jsonl::export(&log.snapshot().unwrap(), id, .., &mut out, &mut |_| {}).unwrap();
+    out
+}
+
+/// Imports and exports, with every way of leaving the log in between.
+fn round_trip(path: &Path, expect_damage: bool) {
+    let name = path.display();
+    let bytes = std::fs::read(path).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("log");
+    let log = EventLog::open(&dir).unwrap();
+    let report = import(&log, path);
+    assert_eq!(report.outcome, Outcome::Imported, "{name}");
+    assert_eq!(report.bytes, bytes.len() as u64, "{name}");
+    assert_eq!(
+        report.record_bytes + report.separator_bytes + report.quarantined_bytes,
+        report.bytes,
+        "{name}: every byte is accounted for"
+    );
+    if !expect_damage {
+        assert_eq!(report.quarantined_bytes, 0, "{name}: {:?}", report.quarantined);
+    }
+    let id = report.session.unwrap();
+    assert!(export(&log, &id) == bytes, "{name}: at once");
+    log.checkpoint().unwrap();
+    assert!(export(&log, &id) == bytes, "{name}: from the store");
+    assert!(log.verify().unwrap().problems.is_empty(), "{name}");
+    log.close().unwrap();
+    let log = EventLog::open(&dir).unwrap();
+    assert!(export(&log, &id) == bytes, "{name}: after a reopen");
+    let again = import(&log, path);
+    assert_eq!((again.outcome, again.new_records), (Outcome::Unchanged, 0), "{name}");
+    assert_eq!(again.records, report.records, "{name}");
+    assert!(export(&log, &id) == bytes, "{name}: after a second import");
+    log.close().unwrap();
+}
+
+#[test]
+fn every_golden_transcript_goes_out_as_it_came_in() {
+    for path in own_files() {
+        round_trip(&path, false);
+    }
+    let Some(golden) = folder("EVENTLOG_GOLDEN") else { return };
+    let files = jsonl_files(&golden.join("mycodeagent"));
+    assert!(files.len() >= 47, "{} files", files.len());
+    for path in &files {
+        round_trip(path, false);
+    }
+    println!("{} files", files.len());
+}
+
+#[test]
+fn every_damaged_transcript_of_a_known_format_goes_out_as_it_came_in() {
+    let Some(golden) = folder("EVENTLOG_GOLDEN") else { return };
+    let mut kept = 0;
+    for path in jsonl_files(&golden.join("mycodeagent/damage")) {
+        let scratch = tempfile::tempdir().unwrap();
+        let log = EventLog::open(scratch.path().join("log")).unwrap();
+        let report = import(&log, &path);
+        drop(log);
+        if report.outcome == Outcome::Imported {
+            round_trip(&path, true);
+            kept += 1;
+        } else {
+            assert_eq!(report.outcome, Outcome::Refused, "{}", path.display());
+            assert!(report.message.is_some());
+        }
+    }
+    println!("{kept} damaged files kept whole");
+    assert!(kept > 0);
+}
+
+#[test]
+fn every_case_of_a_known_format_goes_out_as_it_came_in() {
+    let Some(cases) = folder("EVENTLOG_CASES") else { return };
+    let mut kept = 0;
+    for entry in std::fs::read_dir(cases).unwrap() {
+        let path = entry.unwrap().path().join("input.jsonl");
+        let transcript = std::fs::read(&path)
+            .is_ok_and(|bytes| bytes.windows(12).any(|w| w == b"\"session_id\""));
+        if transcript {
+            round_trip(&path, true);
+            kept += 1;
+        }
+    }
+    println!("{kept} cases kept whole");
+    assert!(kept >= 10);
+}
+
+const CHILD_LOG: &str = "EVENTLOG_TEST_CHILD_LOG";
+const CHILD_FILES: &str = "EVENTLOG_TEST_CHILD_FILES";
+
+/// Not a test by itself: the process that the next test kills.
+#[test]
+fn child_that_imports_and_waits_to_be_killed() {
+    let Some(log) = std::env::var_os(CHILD_LOG) else { return };
+    let log = EventLog::open(log).unwrap();
+    let files = std::env::var(CHILD_FILES).unwrap();
+    for (n, path) in std::env::split_paths(&files).enumerate() {
+        let mut options = ImportOptions::default();
+        options.session = Some(format!("file-{n}"));
+        jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();
+    }
+    eprintln!("imported");
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}
+
+#[test]
+fn everything_is_there_after_the_importing_process_is_killed() {
+    let mut files = own_files();
+    if let Some(golden) = folder("EVENTLOG_GOLDEN") {
+        files.extend(jsonl_files(&golden.join("mycodeagent")));
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("log");
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_that_imports_and_waits_to_be_killed", "--nocapture"])
+        .env(CHILD_LOG, &dir)
+        .env(CHILD_FILES, std::env::join_paths(&files).unwrap())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let imported = lines.map_while(Result::ok).any(|line| line.contains("imported"));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(imported);
+    let log = EventLog::open(&dir).unwrap();
+    assert!(!log.recovery().clean);
+    for (n, path) in files.iter().enumerate() {
+        let bytes = std::fs::read(path).unwrap();
+        assert!(export(&log, &format!("file-{n}")) == bytes, "{}", path.display());
+    }
+    assert!(log.verify().unwrap().problems.is_empty());
+}
+
+#[test]
+fn a_file_that_grew_adds_what_is_new_and_one_that_shrank_or_changed_is_a_conflict() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("transcript.jsonl");
+    let whole = std::fs::read(&own_files()[0]).unwrap();
+    let lines: Vec<&[u8]> = whole.split_inclusive(|b| *b == b'\n').collect();
+    assert!(lines.len() >= 4);
+    let log = EventLog::open(scratch.path().join("log")).unwrap();
+    // Cut in the middle of a line, at the end of one without its line end, and whole.
+    let third = lines[..2].concat();
+    let cuts = [third.len() + 10, third.len() + lines[2].len() - 1, whole.len()];
+    let mut outcomes = Vec::new();
+    for cut in cuts {
+        std::fs::write(&path, &whole[..cut]).unwrap();
+        let report = import(&log, &path);
+        let id = report.session.unwrap();
+        assert!(export(&log, &id) == whole[..cut], "cut at {cut}");
+        outcomes.push(report.outcome);
+    }
+    assert_eq!(outcomes, [Outcome::Imported, Outcome::Grown, Outcome::Grown]);
+    let id = log.sessions().unwrap()[0].id.clone();
+    for damaged in [whole[..whole.len() - 5].to_vec(), {
+        let mut other = whole.clone();
+        other[20] ^= 1;
+        other
+    }] {
+        std::fs::write(&path, damaged).unwrap();
+        let mut options = ImportOptions::default();
+        options.session = Some(id.clone());
+        let report = jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();
+        assert_eq!((report.outcome, report.new_records), (Outcome::Conflict, 0));
+        assert!(report.message.is_some());
+        assert!(export(&log, &id) == whole, "a conflict changes nothing");
+        // Both can be kept.
+        options.session = Some(format!("{id}-copy-{}", report.bytes));
+        let report = jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();
+        assert_eq!(report.outcome, Outcome::Imported);
+        assert!(export(&log, &report.session.unwrap()) == std::fs::read(&path).unwrap());
+    }
+}
+
+#[test]
+fn a_dry_run_and_a_strict_refusal_change_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("t.jsonl");
+    let whole = std::fs::read(&own_files()[0]).unwrap();
+    std::fs::write(&path, [&whole[..], b"not json\n"].concat()).unwrap();
+    let log = EventLog::open(scratch.path().join("log")).unwrap();
+    let mut options = ImportOptions::default();
+    options.strict = true;
+    let report = jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();
+    assert_eq!(report.outcome, Outcome::Refused);
+    let line = whole.split(|b| *b == b'\n').count();
+    assert!(report.message.unwrap().contains(&format!("line {line} ")));
+    options.strict = false;
+    options.dry_run = true;
+    let report = jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();
+    assert_eq!((report.outcome, report.quarantined_spans), (Outcome::Imported, 1));
+    assert!(log.sessions().unwrap().is_empty());
+    options.dry_run = false;
+    let report = jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();
+    let id = report.session.unwrap();
+    assert_eq!(log.snapshot().unwrap().session(&id).unwrap().unwrap().count(Kind::Damaged), 1);
+}
