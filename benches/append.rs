@@ -1,7 +1,13 @@
 //! What an append costs, as ratios to the least that durability costs, taken in one run.
 //!
 //! `cargo bench --bench append` prints a table of ratios, then criterion's own statistics.
-#![allow(missing_docs, clippy::unwrap_used, reason = "a bench")]
+#![allow(
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a bench"
+)]
 
 mod support;
 

@@ -1,6 +1,14 @@
 //! Power cuts: whatever the disk legally makes of unsynced writes, everything acknowledged is there after the next
 //! open, and a batch that was not acknowledged is there whole or not at all (I1 to I6).
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test"
+)]
 
 mod support;
 

@@ -1,6 +1,14 @@
 //! Damaged bytes: a torn last batch is dropped whole and reported, anything else fails closed and names the place, and
 //! no flipped bit is ever returned as data (I8, I9).
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test"
+)]
 
 mod support;
 

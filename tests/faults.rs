@@ -1,5 +1,13 @@
 //! Errors of the disk: typed, nothing acknowledged is lost, and no append succeeds after a failed flush (I7).
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test"
+)]
 
 mod support;
 

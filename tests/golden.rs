@@ -3,7 +3,15 @@
 //!
 //! The data stands beside the project: `EVENTLOG_GOLDEN` and `EVENTLOG_CASES` name the folders. Without them the tests say
 //! that they were skipped. `tests/data` has small files of the project's own for the same rules.
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test"
+)]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,15 @@
 //! is refused, and kills at random times lose nothing acknowledged.
 //!
 //! The writing processes are this test program itself, started again with an environment variable set.
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test"
+)]
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -81,7 +89,7 @@ impl Writer {
     fn watch(&mut self, time: Duration) {
         let end = Instant::now() + time;
         while Instant::now() < end {
-            let line = self.lines.next().expect("the writer lives").unwrap();
+            let line = self.lines.next().unwrap().unwrap();
             self.take(&line);
         }
     }

@@ -1,5 +1,13 @@
 //! The start-up table of DESIGN.md, a test per row: what stands on the disk, and what opening the log does.
-#![allow(clippy::unwrap_used, reason = "a test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test"
+)]
 
 mod support;
 

@@ -348,8 +348,8 @@ fn observe_tail(segment: &Loaded, at: usize) -> Tail {
 /// Searches this segment behind `at` and all later ones for a valid batch or close record.
 fn observe_later(segment: &Loaded, at: usize, later: &[Loaded], end: Position) -> Later {
     // At `at` itself may stand a whole batch that does not follow on.
-    let here = search(segment, at).chain(search_close(segment, at, end));
-    if here.filter(|batch| *batch > end.batch).next().is_some() {
+    let mut here = search(segment, at).chain(search_close(segment, at, end));
+    if here.any(|batch| batch > end.batch) {
         return Later::Beyond;
     }
     for segment in later {
@@ -366,9 +366,8 @@ fn observe_later(segment: &Loaded, at: usize, later: &[Loaded], end: Position) -
             }
         }
         let start = FIRST_BATCH_OFFSET as usize;
-        let found = search(segment, start).chain(search_close(segment, start, end));
-        let mut found = found.filter(|batch| *batch > end.batch);
-        if found.next().is_some() {
+        let mut found = search(segment, start).chain(search_close(segment, start, end));
+        if found.any(|batch| batch > end.batch) {
             return Later::Beyond;
         }
     }

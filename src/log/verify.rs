@@ -142,8 +142,8 @@ impl Walk<'_> {
             self.finish(Some(fresh(number)));
         }
         let left: Vec<_> = self.marks.drain().collect();
-        for ((session, kind, ordinal), seq) in left {
-            let location = format!("events.redb, mark ({session}, {kind}, {ordinal})");
+        for (key, seq) in left {
+            let location = format!("events.redb, mark {key:?}");
             let message = format!("the mark points at event {seq}, which is no such event");
             self.problem("mark", location, Who(None, Some(seq)), message);
         }
@@ -173,11 +173,11 @@ impl Walk<'_> {
     fn read_marks(&mut self) -> Result<()> {
         let snapshot = self.snapshot;
         for mark in snapshot.inner.reader.marks()? {
-            let (session, kind, ordinal, seq, right) = mark?;
-            if right {
-                self.marks.insert((session, kind, ordinal), seq);
+            let mark = mark?;
+            if mark.whole {
+                self.marks.insert(mark.key, mark.seq);
             } else {
-                let location = format!("events.redb, mark ({session}, {kind}, {ordinal})");
+                let location = format!("events.redb, mark {:?}", mark.key);
                 let message = "the mark does not match its checksum".to_owned();
                 self.problem("mark", location, Who(None, None), message);
             }

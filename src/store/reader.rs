@@ -28,6 +28,15 @@ pub(crate) struct BlockRow {
     pub(crate) block: Result<Block>,
 }
 
+/// A stored mark as `verify` meets it.
+pub(crate) struct MarkRow {
+    /// Session, kind, ordinal.
+    pub(crate) key: (u64, u8, u64),
+    pub(crate) seq: Seq,
+    /// The checksum is right.
+    pub(crate) whole: bool,
+}
+
 impl StoreReader {
     pub(super) fn new(store: &Store) -> Result<StoreReader> {
         let transaction = store.handle().begin_read()?;
@@ -173,17 +182,20 @@ impl StoreReader {
         }))
     }
 
-    /// All marks: session, kind, ordinal, seq, and whether the checksum is right.
-    pub(crate) fn marks(
-        &self,
-    ) -> Result<impl Iterator<Item = Result<(u64, u8, u64, Seq, bool)>> + '_> {
+    /// All marks in key order.
+    pub(crate) fn marks(&self) -> Result<impl Iterator<Item = Result<MarkRow>> + '_> {
         let mut range = guarded("read", || Ok(self.marks.iter()?))?;
+        let mut failed = false;
         Ok(std::iter::from_fn(move || {
-            let next = guarded("read", || Ok(range.next().transpose()?)).transpose()?;
-            Some(next.map(|(key, value)| {
+            if failed {
+                return None;
+            }
+            let next = guarded("read", || Ok(range.next().transpose()?));
+            failed = next.is_err();
+            Some(next.transpose()?.map(|(key, value)| {
                 let (key, (seq, check)) = (key.value(), value.value());
-                let right = tables::mark_check(key, seq, self.seed) == check;
-                (key.0, key.1, key.2, seq, right)
+                let whole = tables::mark_check(key, seq, self.seed) == check;
+                MarkRow { key, seq, whole }
             }))
         }))
     }

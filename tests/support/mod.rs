@@ -1,5 +1,11 @@
 //! What the tests share: a log on a simulated disk, and a model to compare it with.
-#![allow(dead_code, missing_docs, clippy::unwrap_used, reason = "test code; each test uses a part")]
+#![allow(
+    dead_code,
+    missing_docs,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "test code; each test uses a part"
+)]
 
 use std::collections::BTreeMap;
 
