@@ -164,7 +164,7 @@ fn fill(log: &EventLog, id: &str, events: u64) {
             }
         }
     }
-    drop(ticket.map(|ticket| ticket.wait().unwrap()));
+    ticket.into_iter().for_each(|ticket| _ = ticket.wait().unwrap());
 }
 
 /// Append to a session of 10 M events against one of 10 k.

@@ -1,8 +1,8 @@
 //! JSONL files in and out.
 //!
-//! * [`scan`]: a file as a row of spans: records, separators, damage; every byte is in one.
-//! * [`import`]: a file into a session; repeating it adds nothing, and nothing is ever shortened.
-//! * [`export`]: a session as the bytes it came from.
+//! * `scan`: a file as a row of spans: records, separators, damage; every byte is in one.
+//! * `import`: a file into a session; repeating it adds nothing, and nothing is ever shortened.
+//! * `export`: a session as the bytes it came from.
 
 mod export;
 mod import;
