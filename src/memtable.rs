@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use parking_lot::{RwLock, RwLockReadGuard};
 
-use crate::entry::{Flags, Kind, SharedBytes, StoredEntry};
+use crate::entry::{Flags, Kind, SharedBytes, StoredEntry, Terminator};
 use crate::error::{Error, Result};
 use crate::journal::batch::{EntryHead, Record, records};
 use crate::journal::recover::ReplayedBatch;
@@ -49,6 +49,12 @@ impl Attributes {
         }
     }
 
+    /// The bytes of the longest field.
+    pub(crate) fn longest(&self) -> Option<usize> {
+        let fields = [&self.format, &self.workspace, &self.parent, &self.origin];
+        fields.into_iter().flatten().map(String::len).max()
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         crate::frame::encode_header(self)
     }
@@ -75,13 +81,19 @@ pub(crate) struct MemEntry {
     offset: u32,
     len: u32,
     lsn: Lsn,
-    kind: Kind,
-    terminator: crate::entry::Terminator,
+    unix_micros: u64,
+    pub(crate) kind: Kind,
+    terminator: Terminator,
     pub(crate) flags: Flags,
     detail: u8,
 }
 
 impl MemEntry {
+    /// Bytes of the line with its line end.
+    pub(crate) fn line_len(&self) -> u64 {
+        u64::from(self.len) + self.terminator.as_bytes().len() as u64
+    }
+
     pub(crate) fn stored(&self, seq: u64) -> StoredEntry {
         let start = self.offset as usize;
         StoredEntry {
@@ -96,29 +108,90 @@ impl MemEntry {
 }
 
 /// The suffix of one session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct MemSession {
-    /// Known when the session was declared in this memtable.
-    pub(crate) declared: Option<Arc<str>>,
+    /// Set when the session was declared in this memtable: in which batch.
+    declared: Option<(u64, Arc<str>)>,
     /// The seq of the first entry.
     pub(crate) first_seq: u64,
     pub(crate) entries: Vec<MemEntry>,
+    /// What else happened to it, with the batch in which it did.
+    facts: Vec<(u64, Fact)>,
+}
+
+/// A change of a session that is no entry.
+#[derive(Debug)]
+enum Fact {
+    Run(Arc<str>),
+    Described { attributes: Attributes, unix_micros: u64 },
+}
+
+/// A session as it was at one position.
+#[derive(Debug)]
+pub(crate) struct SessionView<'m> {
+    session: &'m MemSession,
+    at: Position,
+}
+
+impl<'m> SessionView<'m> {
+    /// The id, when the session was declared in this memtable.
+    pub(crate) fn declared(&self) -> Option<&'m Arc<str>> {
+        let (batch, id) = self.session.declared.as_ref()?;
+        (*batch <= self.at.batch).then_some(id)
+    }
+
+    /// The entries, with their seqs.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, &'m MemEntry)> + use<'m> {
+        let entries = &self.session.entries;
+        let count = match entries.last() {
+            Some(last) if last.lsn > self.at.lsn => {
+                entries.partition_point(|entry| entry.lsn <= self.at.lsn)
+            }
+            _ => entries.len(),
+        };
+        (self.session.first_seq..).zip(entries.iter().take(count))
+    }
+
+    fn facts(&self) -> impl Iterator<Item = &'m Fact> + use<'m> {
+        let batch = self.at.batch;
+        self.session.facts.iter().take_while(move |(n, _)| *n <= batch).map(|(_, fact)| fact)
+    }
+
     /// The name of the last run that began here.
-    pub(crate) last_run: Option<Arc<str>>,
-    pub(crate) attributes: Attributes,
-    pub(crate) first_unix_micros: u64,
-    pub(crate) last_unix_micros: u64,
+    pub(crate) fn last_run(&self) -> Option<&'m Arc<str>> {
+        let runs = self.facts().filter_map(|fact| match fact {
+            Fact::Run(name) => Some(name),
+            Fact::Described { .. } => None,
+        });
+        runs.last()
+    }
+
+    /// The attributes that were set here.
+    pub(crate) fn attributes(&self) -> Attributes {
+        let mut all = Attributes::default();
+        for fact in self.facts() {
+            if let Fact::Described { attributes, .. } = fact {
+                all.update(attributes);
+            }
+        }
+        all
+    }
+
+    /// When the first and the last change were made.
+    pub(crate) fn times(&self) -> Option<(u64, u64)> {
+        let facts = self.facts().filter_map(|fact| match fact {
+            Fact::Described { unix_micros, .. } => Some(*unix_micros),
+            Fact::Run(_) => None,
+        });
+        let times = facts.chain(self.entries().map(|(_, entry)| entry.unix_micros));
+        times.fold(None, |range, time| {
+            let (first, last) = range.unwrap_or((time, time));
+            Some((time.min(first), time.max(last)))
+        })
+    }
 }
 
 impl MemSession {
-    /// How many of the entries were durable at `lsn`.
-    pub(crate) fn visible(&self, lsn: Lsn) -> usize {
-        match self.entries.last() {
-            Some(last) if last.lsn > lsn => self.entries.partition_point(|e| e.lsn <= lsn),
-            _ => self.entries.len(),
-        }
-    }
-
     /// The entry `seq`, if it is here.
     pub(crate) fn entry(&self, seq: u64) -> Option<StoredEntry> {
         let at = seq.checked_sub(self.first_seq)?;
@@ -131,15 +204,48 @@ pub(crate) struct MemInner {
     pub(crate) sessions: BTreeMap<u64, MemSession>,
     ids: HashMap<Arc<str>, u64>,
     bytes: usize,
-    entries: u64,
+    /// The position before the first batch.
+    start: Position,
     /// The position behind the last batch.
     pub(crate) end: Position,
+}
+
+impl Memtable {
+    /// Whether the seqs go on where those of each session end.
+    fn follow_on<'h>(&self, heads: impl Iterator<Item = &'h EntryHead>) -> bool {
+        let inner = self.inner.read();
+        let mut next: HashMap<u64, u64> = HashMap::new();
+        for head in heads {
+            let known = || {
+                let session = inner.sessions.get(&head.session)?;
+                let count = session.entries.len() as u64;
+                (count > 0).then_some(session.first_seq + count)
+            };
+            let expected = next.get(&head.session).copied().or_else(known).unwrap_or(head.seq);
+            if head.seq != expected {
+                return false;
+            }
+            next.insert(head.session, expected + 1);
+        }
+        true
+    }
 }
 
 impl MemInner {
     /// The number of a session declared here.
     pub(crate) fn number(&self, id: &str) -> Option<u64> {
         self.ids.get(id).copied()
+    }
+
+    /// A session as it was at `at`.
+    pub(crate) fn view(&self, number: u64, at: Position) -> Option<SessionView<'_>> {
+        self.sessions.get(&number).map(|session| SessionView { session, at })
+    }
+
+    /// All sessions as they are at the end.
+    pub(crate) fn views(&self) -> impl Iterator<Item = (u64, SessionView<'_>)> {
+        let view = |session| SessionView { session, at: self.end };
+        self.sessions.iter().map(move |(number, session)| (*number, view(session)))
     }
 }
 
@@ -152,7 +258,7 @@ pub(crate) struct Memtable {
 impl Memtable {
     /// An empty one that goes on where `end` is.
     pub(crate) fn new(end: Position) -> Memtable {
-        Memtable { inner: RwLock::new(MemInner { end, ..MemInner::default() }) }
+        Memtable { inner: RwLock::new(MemInner { start: end, end, ..MemInner::default() }) }
     }
 
     /// The content, which does not change while the guard lives.
@@ -165,9 +271,10 @@ impl Memtable {
         self.inner.read().bytes
     }
 
-    /// Whether nothing happened since the store was last written.
+    /// Whether there is no batch in it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.inner.read().sessions.is_empty()
+        let inner = self.inner.read();
+        inner.end.batch == inner.start.batch
     }
 
     /// Adds a batch: all of it, or nothing.
@@ -179,12 +286,12 @@ impl Memtable {
         unix_micros: u64,
     ) {
         let mut inner = self.inner.write();
-        let mut lsn = inner.end.lsn;
         inner.bytes += buffer.capacity();
+        let mut at = BatchAt { buffer, batch: end.batch, lsn: inner.end.lsn, unix_micros };
         for change in changes {
-            inner.apply(change, &buffer, &mut lsn, unix_micros);
+            inner.apply(change, &mut at);
         }
-        assert_eq!(lsn, end.lsn, "a batch has as many entries as its header says");
+        assert_eq!(at.lsn, end.lsn, "a batch has as many entries as its header says");
         inner.end = end;
     }
 
@@ -210,8 +317,13 @@ impl Memtable {
                 .with_batch(batch.header.batch)
         };
         let changes = changes.collect::<Option<Vec<Change>>>().ok_or_else(undecodable)?;
-        let entries = changes.iter().filter(|c| matches!(c, Change::Entry { .. })).count();
-        if entries != batch.header.entries as usize {
+        let heads = || {
+            changes.iter().filter_map(|change| match change {
+                Change::Entry { head, .. } => Some(head),
+                _ => None,
+            })
+        };
+        if heads().count() != batch.header.entries as usize || !self.follow_on(heads()) {
             return Err(undecodable());
         }
         self.apply(changes, batch.payload.clone(), batch.end, batch.header.unix_micros);
@@ -219,54 +331,52 @@ impl Memtable {
     }
 }
 
+/// The batch that is being applied.
+struct BatchAt {
+    buffer: Arc<Vec<u8>>,
+    batch: u64,
+    lsn: Lsn,
+    unix_micros: u64,
+}
+
 impl MemInner {
-    fn session(&mut self, number: u64, unix_micros: u64) -> &mut MemSession {
+    fn session(&mut self, number: u64) -> &mut MemSession {
         const SESSION_BYTES: usize = 256;
         let bytes = &mut self.bytes;
-        let session = self.sessions.entry(number).or_insert_with(|| {
+        self.sessions.entry(number).or_insert_with(|| {
             *bytes += SESSION_BYTES;
-            MemSession {
-                declared: None,
-                first_seq: 0,
-                entries: Vec::new(),
-                last_run: None,
-                attributes: Attributes::default(),
-                first_unix_micros: unix_micros,
-                last_unix_micros: unix_micros,
-            }
-        });
-        session.last_unix_micros = unix_micros;
-        session
+            MemSession::default()
+        })
     }
 
-    fn apply(&mut self, change: Change, buffer: &Arc<Vec<u8>>, lsn: &mut Lsn, unix_micros: u64) {
+    fn apply(&mut self, change: Change, at: &mut BatchAt) {
         match change {
             Change::Declare { session, id } => {
                 self.ids.insert(id.clone(), session);
-                self.session(session, unix_micros).declared = Some(id);
+                self.session(session).declared = Some((at.batch, id));
             }
             Change::Run { session, name } => {
-                self.session(session, unix_micros).last_run = Some(name);
+                self.session(session).facts.push((at.batch, Fact::Run(name)));
             }
             Change::Describe { session, attributes } => {
-                self.session(session, unix_micros).attributes.update(&attributes);
+                let fact = Fact::Described { attributes, unix_micros: at.unix_micros };
+                self.session(session).facts.push((at.batch, fact));
             }
             Change::Entry { head, range } => {
-                *lsn = Lsn(lsn.0 + 1);
+                at.lsn = Lsn(at.lsn.0 + 1);
                 self.bytes += size_of::<MemEntry>();
-                self.entries += 1;
-                let lsn = *lsn;
-                let session = self.session(head.session, unix_micros);
+                let session = self.session(head.session);
                 if session.entries.is_empty() {
                     session.first_seq = head.seq;
                 }
                 let expected = session.first_seq + session.entries.len() as u64;
                 assert_eq!(head.seq, expected, "the seqs of a session have no gap");
                 session.entries.push(MemEntry {
-                    buffer: buffer.clone(),
+                    buffer: at.buffer.clone(),
                     offset: range.start as u32,
                     len: range.len() as u32,
-                    lsn,
+                    lsn: at.lsn,
+                    unix_micros: at.unix_micros,
                     kind: head.kind,
                     terminator: head.terminator,
                     flags: head.flags,

@@ -33,7 +33,8 @@ impl Append {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         let log = place::open_to_write(global, true, output)?;
         let session = log.session(&self.session)?;
-        let mut appender = Appender { session, rest: Vec::new(), damaged: 0 };
+        let line_bytes_max = log.max_entry_bytes();
+        let mut appender = Appender { session, rest: Vec::new(), damaged: 0, line_bytes_max };
         let mut stdin = std::io::BufReader::with_capacity(BUFFER_BYTES, std::io::stdin().lock());
         loop {
             let available = match stdin.fill_buf() {
@@ -68,6 +69,7 @@ struct Appender {
     /// The beginning of a line whose end has not come yet.
     rest: Vec<u8>,
     damaged: u64,
+    line_bytes_max: usize,
 }
 
 impl Appender {
@@ -75,6 +77,11 @@ impl Appender {
     fn take(&mut self, bytes: &[u8], output: &mut Output) -> Result<(), Failure> {
         let Some(end) = bytes.iter().rposition(|b| *b == b'\n') else {
             self.rest.extend_from_slice(bytes);
+            if self.rest.len() > self.line_bytes_max {
+                let message = format!("a line is longer than {} bytes", self.line_bytes_max);
+                let hint = "what came before it is appended; check what writes to stdin";
+                return Err(Failure::usage(message, hint));
+            }
             return Ok(());
         };
         let (whole, rest) = bytes.split_at(end);
@@ -119,13 +126,7 @@ fn entry(line: &[u8]) -> Entry<'_> {
     let mut damage = Damage::BadJson;
     for format in format::all() {
         match format.classify(line) {
-            Ok(record) => {
-                let entry = Entry::new(record.kind, line).user_turn(record.user_turn);
-                return match record.run {
-                    Some(run) => entry.run(run),
-                    None => entry,
-                };
-            }
+            Ok(record) => return record.into_entry(line),
             Err(found) => damage = found,
         }
     }

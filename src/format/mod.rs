@@ -9,7 +9,7 @@ mod transcript;
 
 use std::borrow::Cow;
 
-use crate::entry::Kind;
+use crate::entry::{Entry, Kind};
 
 pub use transcript::Transcript;
 
@@ -72,6 +72,28 @@ pub struct Record<'l> {
     pub run: Option<Cow<'l, str>>,
     /// Whether it is a user's turn: a message of the user, not one put in on the user's behalf.
     pub user_turn: bool,
+}
+
+/// The longest name of a run that is taken over from a line; a longer one is left in the line.
+const RUN_BYTES_MAX: usize = 512;
+
+impl<'l> Record<'l> {
+    /// The entry for the line that this is the meaning of.
+    ///
+    /// ```
+    /// use eventlog::format::{Format, Transcript};
+    ///
+    /// let line = br#"{"event_id":"e","timestamp":"t","session_id":"s","run_id":"r","step":0,"event_type":"message"}"#;
+    /// let entry = Transcript.classify(line).unwrap().into_entry(line);
+    /// assert_eq!((entry.kind(), entry.bytes()), (eventlog::Kind::Message, &line[..]));
+    /// ```
+    pub fn into_entry(self, line: &'l [u8]) -> Entry<'l> {
+        let entry = Entry::new(self.kind, line).user_turn(self.user_turn);
+        match self.run {
+            Some(run) if run.len() <= RUN_BYTES_MAX => entry.run(run),
+            _ => entry,
+        }
+    }
 }
 
 /// A format of session files.

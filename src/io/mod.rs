@@ -153,15 +153,19 @@ pub(crate) fn write_all_at(file: &dyn File, buf: &[u8], offset: u64) -> io::Resu
     Ok(())
 }
 
-/// Writes zeros over `[from, to)`. Space that was *written* costs one flush later; space that was only
-/// reserved costs two.
-pub(crate) fn write_zeros(file: &dyn File, from: u64, to: u64) -> io::Result<()> {
+/// Writes zeros over the first `len` bytes, flushing as it goes, so that no flush of another file waits for all of
+/// them. Space that was *written* costs one flush later; space that was only reserved costs two.
+pub(crate) fn write_zeros(file: &dyn File, len: u64) -> io::Result<()> {
     static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
-    let mut at = from;
-    while at < to {
-        let n = (to - at).min(ZEROS.len() as u64);
+    const FLUSH_BYTES: u64 = 1 << 20;
+    let mut at = 0;
+    while at < len {
+        let n = (len - at).min(ZEROS.len() as u64);
         write_all_at(file, ZEROS.get(..n as usize).unwrap_or(&ZEROS), at)?;
         at += n;
+        if at % FLUSH_BYTES == 0 && at < len {
+            file.sync_data()?;
+        }
     }
     Ok(())
 }
@@ -184,7 +188,12 @@ pub struct Reader {
 impl Reader {
     /// Reads from the start of `file`.
     pub fn new(file: Arc<dyn File>) -> Reader {
-        Reader { file, offset: 0 }
+        Reader::at(file, 0)
+    }
+
+    /// Reads from `offset` on.
+    pub fn at(file: Arc<dyn File>, offset: u64) -> Reader {
+        Reader { file, offset }
     }
 }
 

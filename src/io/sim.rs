@@ -6,7 +6,7 @@
 //! Everything is deterministic and single-threaded in effect: one mutex, one counter of operations.
 //!
 //! The model: `sync_data` drains the list of that file, not its name; `Dir::sync` drains names.
-//! Directories themselves are durable when made.
+//! A directory is a name like any other: what is in one whose own name is lost is lost with it.
 
 use ::std::collections::{BTreeMap, BTreeSet};
 use ::std::io;
@@ -29,7 +29,7 @@ pub enum Op {
     SetLen,
     /// `File::sync_data`.
     Sync,
-    /// `Dir::open` that creates a file.
+    /// `Dir::open` that creates a file, `Dir::subdir` that creates a directory.
     Create,
     /// `Dir::rename`.
     Rename,
@@ -95,6 +95,7 @@ enum NameOp {
     Link(String, usize),
     Unlink(String),
     Rename(String, String),
+    Mkdir(String),
 }
 
 #[derive(Debug, Default)]
@@ -104,6 +105,7 @@ struct State {
     durable_names: BTreeMap<String, usize>,
     pending_names: Vec<NameOp>,
     dirs: BTreeSet<String>,
+    durable_dirs: BTreeSet<String>,
     locks: BTreeMap<String, Vec<u8>>,
     operations: u64,
     trace: Vec<(Op, String)>,
@@ -225,16 +227,19 @@ impl SimDisk {
             inodes.push(Inode { cached: bytes.clone(), durable: bytes, pending: Vec::new() });
         }
         let mut names = state.durable_names.clone();
+        let mut dirs = state.durable_dirs.clone();
         for op in &state.pending_names {
             if fate(&Item::Name(format!("{op:?}"))) == Fate::Kept {
-                apply_name(&mut names, op);
+                apply_name(&mut names, &mut dirs, op);
             }
         }
+        names.retain(|path, _| path.rsplit_once('/').is_none_or(|(dir, _)| dirs.contains(dir)));
         let state = State {
             inodes,
             durable_names: names.clone(),
             names,
-            dirs: state.dirs.clone(),
+            durable_dirs: dirs.clone(),
+            dirs,
             ..State::default()
         };
         SimDisk { state: Arc::new(Mutex::new(state)) }
@@ -315,8 +320,9 @@ fn put(bytes: &mut Vec<u8>, offset: u64, data: &[u8]) {
     }
 }
 
-fn apply_name(names: &mut BTreeMap<String, usize>, op: &NameOp) {
+fn apply_name(names: &mut BTreeMap<String, usize>, dirs: &mut BTreeSet<String>, op: &NameOp) {
     match op {
+        NameOp::Mkdir(path) => _ = dirs.insert(path.clone()),
         NameOp::Link(name, inode) => _ = names.insert(name.clone(), *inode),
         NameOp::Unlink(name) => _ = names.remove(name),
         NameOp::Rename(from, to) => {
@@ -341,14 +347,15 @@ impl SimDir {
     fn name_op(&self, kind: Op, path: &str, op: NameOp) -> io::Result<()> {
         self.disk.begin(kind, path)?;
         let mut state = self.disk.state.lock();
+        let state = &mut *state;
         let source = match &op {
             NameOp::Unlink(name) | NameOp::Rename(name, _) => Some(name),
-            NameOp::Link(..) => None,
+            NameOp::Link(..) | NameOp::Mkdir(_) => None,
         };
         if source.is_some_and(|name| !state.names.contains_key(name)) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        apply_name(&mut state.names, &op);
+        apply_name(&mut state.names, &mut state.dirs, &op);
         state.pending_names.push(op);
         Ok(())
     }
@@ -381,11 +388,11 @@ impl Dir for SimDir {
 
     fn subdir(&self, name: &str, create: bool) -> io::Result<Arc<dyn Dir>> {
         let path = self.at(name);
-        let mut state = self.disk.state.lock();
-        if create {
-            state.dirs.insert(path.clone());
-        } else if !state.dirs.contains(&path) {
-            return Err(io::ErrorKind::NotFound.into());
+        let exists = self.disk.state.lock().dirs.contains(&path);
+        match (exists, create) {
+            (true, _) => {}
+            (false, true) => self.name_op(Op::Create, &path, NameOp::Mkdir(path.clone()))?,
+            (false, false) => return Err(io::ErrorKind::NotFound.into()),
         }
         Ok(Arc::new(SimDir { disk: self.disk.clone(), path }))
     }
@@ -416,15 +423,19 @@ impl Dir for SimDir {
             return Err(io::Error::other("simulated input/output error"));
         }
         let mut state = self.disk.state.lock();
+        let state = &mut *state;
         let prefix = self.at("");
         let ours = |path: &str| path.strip_prefix(&prefix).is_some_and(|r| !r.contains('/'));
         let pending = ::std::mem::take(&mut state.pending_names);
         let (now, later) = pending.into_iter().partition::<Vec<_>, _>(|op| match op {
-            NameOp::Link(name, _) | NameOp::Unlink(name) | NameOp::Rename(name, _) => ours(name),
+            NameOp::Link(name, _)
+            | NameOp::Unlink(name)
+            | NameOp::Rename(name, _)
+            | NameOp::Mkdir(name) => ours(name),
         });
         state.pending_names = later;
         for op in &now {
-            apply_name(&mut state.durable_names, op);
+            apply_name(&mut state.durable_names, &mut state.durable_dirs, op);
         }
         Ok(())
     }

@@ -35,16 +35,21 @@ impl StdDir {
     /// What the operating system reports.
     pub fn create(path: impl AsRef<Path>) -> io::Result<StdDir> {
         let path = path.as_ref();
-        if path.is_dir() {
-            return Ok(StdDir { path: path.to_owned() });
+        // An empty one may have been made a moment before a crash, by us, and not be durable.
+        let in_use = StdDir::open(path).and_then(|dir| dir.list());
+        if in_use.is_ok_and(|entries| !entries.is_empty()) {
+            return StdDir::open(path);
         }
         let parent = match path.parent() {
-            Some(p) if !p.as_os_str().is_empty() => StdDir::create(p)?,
-            _ => StdDir { path: PathBuf::from(".") },
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
         };
-        make_private_dir(path)?;
+        if !path.is_dir() {
+            StdDir::create(parent)?;
+            make_private_dir(path)?;
+        }
         // DURABILITY: the new directory's name belongs to its parent.
-        parent.sync()?;
+        StdDir::open(parent)?.sync()?;
         StdDir::open(path)
     }
 

@@ -160,15 +160,28 @@ impl<B: Default> Group<B> {
             if let Some(result) = &waiting.result {
                 return result.clone();
             }
-            if state.leading {
-                waiting.waiters += 1;
-            } else {
+            // A batch that is not the open one has a leader who has just not answered yet.
+            let is_open = std::ptr::eq(&*state.completion, completion);
+            if is_open && !state.leading {
                 state.leading = true;
                 drop((waiting, state));
                 return self.lead(commit, completion);
             }
+            waiting.waiters += 1;
         }
         self.follow(commit, completion)
+    }
+
+    /// Commits the open batch, if there is something in it and nobody leads.
+    pub(crate) fn flush(&self, commit: &impl Commit<Batch = B>) -> Result<()> {
+        let completion = {
+            let state = self.state.lock();
+            if !state.dirty {
+                return Ok(());
+            }
+            state.completion.clone()
+        };
+        self.wait(commit, &completion)
     }
 
     fn follow(&self, commit: &impl Commit<Batch = B>, completion: &Completion) -> Result<()> {
@@ -187,26 +200,34 @@ impl<B: Default> Group<B> {
 
     /// Commits until `own` is done, then passes the lead on.
     fn lead(&self, commit: &impl Commit<Batch = B>, own: &Completion) -> Result<()> {
-        loop {
-            let more = self.commit_one(commit);
+        let mut wakers = Vec::new();
+        let result = loop {
+            let more = self.commit_one(commit, &mut wakers);
             let result = own.state.lock().result.clone();
-            match result {
-                Some(result) => {
-                    if more {
-                        self.pass_on();
-                    }
-                    return result;
+            if let Some(result) = result {
+                if more {
+                    self.pass_on();
                 }
-                // Ours is the open batch until it has a result.
-                None => assert!(more, "a batch that is led for has something in it"),
+                break result;
             }
-        }
+            if !more {
+                break self.follow(commit, own);
+            }
+        };
+        // Whatever a woken task does, it does not do it to a leader.
+        wakers.into_iter().for_each(Waker::wake);
+        result
     }
 
-    /// Commits the open batch. Returns whether the caller still leads: there is another one.
-    fn commit_one(&self, commit: &impl Commit<Batch = B>) -> bool {
+    /// Commits the open batch. Returns whether the caller still leads: there is another one. The tasks to be
+    /// woken are the caller's to wake.
+    fn commit_one(&self, commit: &impl Commit<Batch = B>, wakers: &mut Vec<Waker>) -> bool {
         let (batch, completion) = {
             let mut state = self.state.lock();
+            if !state.dirty {
+                state.leading = false;
+                return false;
+            }
             take(&mut state)
         };
         let outcome = commit.commit(batch);
@@ -218,7 +239,10 @@ impl<B: Default> Group<B> {
                 // The open batch was numbered as the successor of the failed one: it fails with it.
                 failed = Some(take(&mut state).1);
                 commit.roll_back();
-                state.stopped = stop;
+                if let Some(stop) = stop {
+                    // The first reason stands.
+                    state.stopped.get_or_insert(stop);
+                }
                 Err(error)
             }
         };
@@ -228,9 +252,9 @@ impl<B: Default> Group<B> {
         }
         drop(state);
         if let Some(failed) = failed {
-            failed.complete(result.clone());
+            failed.complete(result.clone(), wakers);
         }
-        completion.complete(result);
+        completion.complete(result, wakers);
         more
     }
 
@@ -263,7 +287,12 @@ impl<B: Default> Group<B> {
         loop {
             if std::mem::take(&mut state.flusher_leads) {
                 drop(state);
-                while self.commit_one(commit) {}
+                let mut more = true;
+                while more {
+                    let mut wakers = Vec::new();
+                    more = self.commit_one(commit, &mut wakers);
+                    wakers.into_iter().for_each(Waker::wake);
+                }
                 state = self.state.lock();
             } else if !state.has_flusher {
                 return;
@@ -337,17 +366,15 @@ impl Completion {
         Poll::Pending
     }
 
-    fn complete(&self, result: Result<()>) {
-        let (wakers, wake) = {
+    fn complete(&self, result: Result<()>, wakers: &mut Vec<Waker>) {
+        let wake = {
             let mut state = self.state.lock();
             state.result = Some(result);
-            (std::mem::take(&mut state.wakers), state.waiters > 0)
+            wakers.append(&mut state.wakers);
+            state.waiters > 0
         };
         if wake {
             self.condvar.notify_all();
-        }
-        for waker in wakers {
-            waker.wake();
         }
     }
 }
@@ -370,6 +397,7 @@ mod tests {
         type Batch = Vec<u32>;
 
         fn commit(&self, batch: Vec<u32>) -> Result<(), Failed> {
+            assert!(!batch.is_empty(), "no empty batch is committed");
             assert_eq!(self.leaders.fetch_add(1, Ordering::SeqCst), 0, "one leader at a time");
             std::thread::yield_now();
             let fails = self.fail_on.is_some_and(|n| batch.contains(&n));
@@ -451,6 +479,51 @@ mod tests {
         assert!(completion.result().is_none());
         group.wait(&sink, &completion).unwrap();
         assert_eq!(*sink.committed.lock(), [1]);
+    }
+
+    /// Between the end of a batch and its answer nobody leads, and the batch is no longer the open one.
+    #[test]
+    fn a_wait_that_comes_between_commit_and_answer_leads_nothing() {
+        let (group, sink) = (Group::new(true), Sink::default());
+        std::thread::scope(|scope| {
+            scope.spawn(|| group.flush_until_stopped(&sink));
+            let threads: Vec<_> = (0..3)
+                .map(|thread| {
+                    let (group, sink) = (&group, &sink);
+                    scope.spawn(move || {
+                        for n in 0..20_000 {
+                            let added = group.add(false, |batch: &mut Vec<u32>| {
+                                batch.push(thread * 100_000 + n);
+                                Ok(())
+                            });
+                            let completion = added.unwrap().1;
+                            (0..n % 50).for_each(|_| std::hint::spin_loop());
+                            group.wait(sink, &completion).unwrap();
+                        }
+                    })
+                })
+                .collect();
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            group.stop(&sink, Error::new(ErrorKind::Closed, "closed"));
+        });
+        assert_eq!(sink.committed.lock().len(), 60_000);
+    }
+
+    #[test]
+    fn the_first_reason_to_stop_stands() {
+        let (group, sink) = (Group::new(false), Sink { fail_on: Some(7), ..Sink::default() });
+        group.poison(Error::new(ErrorKind::Full, "first"));
+        assert_eq!(push(&group, &sink, 1).unwrap_err().kind(), ErrorKind::Full);
+        let group = Group::new(false);
+        let (_, completion, _) = group
+            .add(false, |b: &mut Vec<u32>| {
+                b.push(7);
+                Ok(())
+            })
+            .unwrap();
+        group.poison(Error::new(ErrorKind::Full, "first"));
+        assert_eq!(group.wait(&sink, &completion).unwrap_err().kind(), ErrorKind::Io);
+        assert_eq!(push(&group, &sink, 8).unwrap_err().kind(), ErrorKind::Full);
     }
 
     #[test]

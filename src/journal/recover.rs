@@ -110,6 +110,9 @@ pub(crate) struct ReplayedBatch {
     pub(crate) payload: Arc<Vec<u8>>,
 }
 
+/// No close record is longer.
+const CLOSE_BYTES_MAX: usize = 80;
+
 /// The header of a close record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub(crate) struct CloseHeader {
@@ -316,6 +319,9 @@ fn observe_tail(segment: &Loaded, at: usize) -> Tail {
         return if last_nonzero(behind).is_none() { Tail::Zeros } else { Tail::Complete };
     }
     let Some(last) = last_nonzero(rest) else { return Tail::Zeros };
+    if rest.starts_with(b"EVLC") && last < CLOSE_BYTES_MAX {
+        return Tail::Zeros; // a close record that was cut off says nothing
+    }
     // Segments are zeroed before reuse, so this is a second line of defence.
     const OLDER_EPOCHS: u32 = 64;
     let mut older = (seed.saturating_sub(OLDER_EPOCHS)..seed).rev();

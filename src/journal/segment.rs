@@ -83,6 +83,7 @@ pub(crate) fn create(
         Err(error) => {
             // On a full disk the half-made file is what fills it.
             _ = remove_if_present(dir, &temporary);
+            _ = remove_if_present(dir, &name(epoch));
             Err(error)
         }
     }
@@ -114,7 +115,7 @@ fn publish(
     capacity: u64,
     zeros: u64,
 ) -> io::Result<Segment> {
-    write_zeros(&*file, 0, zeros)?;
+    write_zeros(&*file, zeros)?;
     let header = SegmentHeader { version: FORMAT_VERSION, epoch, store_id, capacity };
     let header = frame::encode_header(&header);
     write_all_at(&*file, &frame::encode(FrameKind::Segment, Codec::Raw, 0, &header, b""), 0)?;

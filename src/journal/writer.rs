@@ -10,10 +10,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{self, Codec, FrameKind};
 use crate::io::{Dir, remove_if_present, write_all_at};
 
@@ -24,6 +25,8 @@ use super::{Epoch, Position};
 
 /// How many spare segments are kept at most.
 const SPARES_MAX: usize = 2;
+/// After a spare could not be made, how long not to try again: on a full disk each try takes space from others.
+const SPARE_PAUSE: Duration = Duration::from_secs(1);
 /// The first segment of an opened log is this small, so that opening is cheap; the next are larger.
 pub(crate) const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 
@@ -67,6 +70,7 @@ struct Pool {
     full: VecDeque<(Segment, u64, u64)>,
     /// Overtaken or too small: to be removed.
     retired: Vec<Epoch>,
+    spare_failed: Option<Instant>,
 }
 
 impl Journal {
@@ -98,6 +102,7 @@ impl Journal {
                 spares: VecDeque::new(),
                 full: VecDeque::new(),
                 retired: Vec::new(),
+                spare_failed: None,
             }),
         })
     }
@@ -125,7 +130,12 @@ impl Journal {
         let needed = batch.frame_len_max();
         if active.offset + needed > active.segment.capacity {
             let next = self.take_segment(FIRST_BATCH_OFFSET + needed).map_err(|e| {
-                WriteError::NothingWritten(Error::io("cannot make a journal segment", e))
+                let error = Error::io("cannot make a journal segment", e);
+                match error.kind() {
+                    ErrorKind::Full => WriteError::NothingWritten(error),
+                    // A device that fails here is not to be trusted with the next batch.
+                    _ => WriteError::Fatal(error),
+                }
             })?;
             let full = std::mem::replace(&mut active.segment, next);
             let used = std::mem::replace(&mut active.offset, FIRST_BATCH_OFFSET);
@@ -155,7 +165,11 @@ impl Journal {
             let active = self.active.lock();
             active.offset * 2 > active.segment.capacity
         };
-        half_full && self.pool.lock().spares.is_empty()
+        half_full && {
+            let pool = self.pool.lock();
+            let paused = pool.spare_failed.is_some_and(|at| at.elapsed() < SPARE_PAUSE);
+            pool.spares.is_empty() && !paused
+        }
     }
 
     /// Makes a spare segment if none is there.
@@ -169,8 +183,10 @@ impl Journal {
             pool.next_bytes = (bytes * 4).min(self.segment_bytes);
             (take_epoch(&mut pool), bytes)
         };
-        let segment = segment::create(&*self.dir, epoch, self.store_id, bytes)?;
-        self.pool.lock().add_spare(segment);
+        let segment = segment::create(&*self.dir, epoch, self.store_id, bytes);
+        let mut pool = self.pool.lock();
+        pool.spare_failed = segment.is_err().then(Instant::now);
+        pool.add_spare(segment?);
         Ok(())
     }
 

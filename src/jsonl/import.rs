@@ -11,14 +11,15 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::Arc;
 
-use crate::entry::{Entry, Kind, Terminator};
+use crate::entry::{Entry, Kind, StoredEntry, Terminator};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::{self, Damage, Format};
 use crate::io::{File, Reader};
+use crate::log::commit::Addition;
 use crate::log::{EventLog, Session, Ticket};
 use crate::memtable::Attributes;
 
-use super::scan::{self, Line, LineError, Lines};
+use super::scan::{self, LineError, Lines};
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -184,47 +185,61 @@ pub fn import(
         }
         other => other?,
     };
-    let known = match source.compare(log, &id)? {
-        Compared::Prefix(bytes) => bytes,
+    let subject = Subject { format, lane: &lane };
+    let (mut tally, mut reader) = match source.compare(log, &id, subject, &report)? {
+        Compared::Prefix(tally, reader) => (tally, reader),
         Compared::Conflict(message) => {
-            let mut sink = Sink::dry(u64::MAX);
             report.outcome = Outcome::Conflict;
             report.message = Some(message);
-            return source.scan(format, &lane, report, &mut sink, progress);
+            let mut tally = Tally::new(report);
+            source.scan(subject, &mut source.reader(), &mut tally, None, progress)?;
+            return Ok(FileReport { new_records: 0, ..tally.report });
         }
     };
-    let head = session.head();
     if options.strict {
-        let mut sink = Sink::dry(known);
-        let found = source.scan(format, &lane, report.clone(), &mut sink, &mut |_| {})?;
-        if let Some(first) = found.quarantined.first() {
+        let mut trial = tally.clone();
+        source.scan(subject, &mut source.reader_at(tally.offset), &mut trial, None, &mut |_| {})?;
+        if let Some(first) = trial.report.quarantined.first() {
             let (line, reason) = (first.line, first.reason.name());
             let message = format!("line {line} is damaged ({reason})");
-            return Ok(found.refused(&message));
+            return Ok(FileReport { new_records: 0, ..trial.report.refused(&message) });
         }
     }
-    report.outcome = match (known, size) {
-        (known, size) if known == size && head > 0 => Outcome::Unchanged,
-        (0, _) if head == 0 => Outcome::Imported,
+    tally.report.outcome = match tally.seq {
+        0 => Outcome::Imported,
+        _ if tally.offset == size => Outcome::Unchanged,
         _ => Outcome::Grown,
     };
-    let attributes = Attributes {
-        format: Some(format.name().to_owned()),
-        origin: options.origin.clone(),
-        ..Attributes::default()
-    };
-    let mut sink = match options.dry_run {
-        true => Sink::dry(known),
-        false => Sink::into(&session, known, attributes),
-    };
-    let report = source.scan(format, &lane, report, &mut sink, progress)?;
-    sink.finish()?;
-    Ok(report)
+    let mut sink = (!options.dry_run).then(|| Sink {
+        session: &session,
+        head: tally.seq,
+        attributes: Some(Attributes {
+            format: Some(format.name().to_owned()),
+            origin: options.origin.clone(),
+            ..Attributes::default()
+        }),
+        batch: Vec::new(),
+        bytes: 0,
+        tickets: VecDeque::new(),
+    });
+    source.scan(subject, &mut reader, &mut tally, sink.as_mut(), progress)?;
+    if let Some(sink) = sink {
+        sink.finish()?;
+    }
+    Ok(tally.report)
+}
+
+/// What the lines of a file are looked at as.
+#[derive(Clone, Copy)]
+struct Subject<'a> {
+    format: &'static dyn Format,
+    /// The session that the lines say they belong to.
+    lane: &'a str,
 }
 
 enum Compared {
-    /// The session holds exactly the first so many bytes of the file.
-    Prefix(u64),
+    /// The session holds exactly what has been counted; the reader goes on behind it.
+    Prefix(Tally, Box<dyn Read>),
     Conflict(String),
 }
 
@@ -236,12 +251,12 @@ struct Source {
 
 impl Source {
     /// The content up to the size that the file had when the import began.
-    fn reader(&self) -> impl Read + use<> {
-        Reader::new(self.file.clone()).take(self.size)
+    fn reader(&self) -> Box<dyn Read> {
+        self.reader_at(0)
     }
 
-    fn lines(&self) -> Lines<impl Read + use<>> {
-        Lines::new(self.reader(), self.limit)
+    fn reader_at(&self, offset: u64) -> Box<dyn Read> {
+        Box::new(Reader::at(self.file.clone(), offset).take(self.size.saturating_sub(offset)))
     }
 
     fn line_error(&self, error: LineError) -> Error {
@@ -256,7 +271,7 @@ impl Source {
 
     /// The format of the first line that is a record, and the session of the first record that names one.
     fn recognise(&self) -> Result<Option<(&'static dyn Format, Option<String>)>> {
-        let mut lines = self.lines();
+        let mut lines = Lines::new(self.reader(), self.limit);
         let mut found: Option<&'static dyn Format> = None;
         while let Some(line) = lines.next_line().map_err(|e| self.line_error(e))? {
             let Some(format) = found.or_else(|| format::recognise(line.bytes)) else { continue };
@@ -269,69 +284,83 @@ impl Source {
         Ok(found.map(|format| (format, None)))
     }
 
-    /// Compares the file with what the session holds.
-    fn compare(&self, log: &EventLog, id: &str) -> Result<Compared> {
+    /// Compares the file with what the session holds, and counts that.
+    fn compare(
+        &self,
+        log: &EventLog,
+        id: &str,
+        subject: Subject<'_>,
+        report: &FileReport,
+    ) -> Result<Compared> {
+        let mut tally = Tally::new(report.clone());
+        let mut reader = std::io::BufReader::with_capacity(BATCH_BYTES, self.reader());
         let snapshot = log.snapshot()?;
-        let Some(session) = snapshot.session(id)? else { return Ok(Compared::Prefix(0)) };
+        let Some(session) = snapshot.session(id)? else {
+            return Ok(Compared::Prefix(tally, Box::new(reader)));
+        };
         if session.bytes > self.size {
             return Ok(Compared::Conflict(format!(
                 "the file has {} bytes, the session holds {}: the file was cut or is another one",
                 self.size, session.bytes
             )));
         }
-        let mut reader = std::io::BufReader::with_capacity(BATCH_BYTES, self.reader());
         let mut buffer = Vec::new();
-        let mut offset = 0u64;
         for event in snapshot.read(id, ..)? {
             let event = event?;
+            let mut offset = tally.offset;
             for expected in [event.bytes(), event.terminator().as_bytes()] {
                 buffer.resize(expected.len(), 0);
                 reader.read_exact(&mut buffer).map_err(|e| Error::io("cannot read the file", e))?;
                 if buffer != expected {
                     let equal = buffer.iter().zip(expected).take_while(|(a, b)| a == b).count();
-                    let offset = offset + equal as u64;
                     return Ok(Compared::Conflict(format!(
-                        "the file differs from the session in event {}, at byte {offset}",
-                        event.seq()
+                        "the file differs from the session in event {}, at byte {}",
+                        event.seq(),
+                        offset + equal as u64
                     )));
                 }
                 offset += expected.len() as u64;
             }
+            tally.count_stored(&event, subject);
         }
-        Ok(Compared::Prefix(offset))
+        tally.report.new_records = 0;
+        Ok(Compared::Prefix(tally, Box::new(reader)))
     }
 
-    /// Reads the whole file, counts every byte, and gives what is new to `sink`.
+    /// Reads on from where the tally is, counts every byte, and gives what is new to `sink`.
     fn scan(
         &self,
-        format: &dyn Format,
-        lane: &str,
-        mut report: FileReport,
-        sink: &mut Sink<'_>,
+        subject: Subject<'_>,
+        reader: &mut dyn Read,
+        tally: &mut Tally,
+        mut sink: Option<&mut Sink<'_>>,
         progress: &mut dyn FnMut(u64),
-    ) -> Result<FileReport> {
-        let mut lines = self.lines();
-        let mut seq = 0;
+    ) -> Result<()> {
+        let mut lines = Lines::resume(reader, self.limit, tally.offset, tally.line - 1);
         while let Some(line) = lines.next_line().map_err(|e| self.line_error(e))? {
-            let classified = scan::classify(&line, format, lane);
-            let end = line.offset + (line.bytes.len() + line.terminator.as_bytes().len()) as u64;
-            report.count(&line, &classified, seq);
-            let is_record = !matches!(classified.entry.kind, Kind::Blank | Kind::Damaged);
-            if sink.put(&line, end, classified.entry)? && is_record {
-                report.new_records += 1;
+            let span = match tally.at_line_start {
+                true => scan::classify(&line, subject.format, subject.lane),
+                // A last line that had no end when it was imported and has grown since: what was kept of it
+                // stays as it is.
+                false => scan::continuation(&line),
+            };
+            tally.count(&span);
+            if let Some(sink) = &mut sink {
+                sink.put(span.entry)?;
             }
-            seq += 1;
-            progress(end);
+            progress(tally.offset);
         }
-        let sum = report.record_bytes + report.separator_bytes + report.quarantined_bytes;
-        if sum != self.size {
+        if tally.offset != self.size {
             let message = format!(
-                "the file had {} bytes when the import began, and {sum} when it ended: it is being cut",
-                self.size
+                "the file had {} bytes when the import began, and {} when it ended: it is being cut",
+                self.size, tally.offset
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        Ok(report)
+        let report = &tally.report;
+        let sum = report.record_bytes + report.separator_bytes + report.quarantined_bytes;
+        assert_eq!(sum, self.size, "every byte is part of something");
+        Ok(())
     }
 }
 
@@ -363,95 +392,95 @@ impl FileReport {
         self.message = Some(why.to_owned());
         self
     }
+}
 
-    fn count(&mut self, line: &Line<'_>, classified: &scan::Classified<'_>, seq: u64) {
-        let length = line.bytes.len() as u64;
-        self.separator_bytes += line.terminator.as_bytes().len() as u64;
-        self.crlf_lines += u64::from(line.terminator == Terminator::CrLf);
-        self.unterminated = line.terminator == Terminator::None;
-        match (classified.entry.kind, classified.damage) {
-            (Kind::Blank, _) if scan::is_bom(line) => {
-                self.bom = true;
-                self.unterminated = false;
-                self.separator_bytes += length;
-            }
+/// The report as far as the file has been counted.
+#[derive(Clone)]
+struct Tally {
+    report: FileReport,
+    offset: u64,
+    /// From 1.
+    line: u64,
+    at_line_start: bool,
+    /// The seq of the next event.
+    seq: u64,
+}
+
+impl Tally {
+    fn new(report: FileReport) -> Tally {
+        Tally { report, offset: 0, line: 1, at_line_start: true, seq: 0 }
+    }
+
+    /// Counts an event that the session holds.
+    fn count_stored(&mut self, event: &StoredEntry, subject: Subject<'_>) {
+        let entry = Entry::new(event.kind(), event.bytes()).terminator(event.terminator());
+        let damage = (event.kind() == Kind::Damaged)
+            .then(|| Damage::from_code(event.detail()).unwrap_or(Damage::BadJson));
+        let foreign = event.kind() == Kind::Other
+            && subject
+                .format
+                .classify(event.bytes())
+                .is_ok_and(|record| record.session.is_some_and(|session| session != subject.lane));
+        self.count(&scan::Span { entry, damage, foreign });
+    }
+
+    fn count(&mut self, span: &scan::Span<'_>) {
+        let report = &mut self.report;
+        let (entry, length) = (&span.entry, span.entry.bytes.len() as u64);
+        let ends_line = entry.terminator != Terminator::None;
+        let is_bom = self.offset == 0 && scan::is_bom(&entry.bytes);
+        report.separator_bytes += entry.terminator.as_bytes().len() as u64;
+        report.crlf_lines += u64::from(entry.terminator == Terminator::CrLf);
+        report.unterminated = !ends_line && !is_bom;
+        match (entry.kind, span.damage) {
             (Kind::Blank, _) => {
-                self.blank_lines += 1;
-                self.separator_bytes += length;
+                report.bom |= is_bom;
+                report.blank_lines += u64::from(self.at_line_start && !is_bom);
+                report.separator_bytes += length;
             }
             (_, Some(reason)) => {
-                self.quarantined_bytes += length;
-                self.quarantined_spans += 1;
-                if self.quarantined.len() < QUARANTINED_MAX {
-                    let (line, offset) = (line.number, line.offset);
-                    self.quarantined.push(Quarantined { line, offset, length, reason, seq });
+                report.quarantined_bytes += length;
+                report.quarantined_spans += 1;
+                if report.quarantined.len() < QUARANTINED_MAX {
+                    let (line, offset, seq) = (self.line, self.offset, self.seq);
+                    report.quarantined.push(Quarantined { line, offset, length, reason, seq });
                 }
             }
             _ => {
-                self.records += 1;
-                self.record_bytes += length;
-                self.foreign_records += u64::from(classified.session.is_some());
+                report.records += 1;
+                report.new_records += 1;
+                report.record_bytes += length;
+                report.foreign_records += u64::from(span.foreign);
             }
         }
+        self.offset += length + entry.terminator.as_bytes().len() as u64;
+        self.line += u64::from(ends_line);
+        self.at_line_start = ends_line || is_bom;
+        self.seq += 1;
     }
 }
 
-/// Where new lines go: batches on their way to the disk, a few at a time.
+/// Where new lines go: batches on their way to the disk, a few at a time. Each is handed over only as the successor
+/// of the one before: when one fails, or somebody else appends to the session meanwhile, nothing of the file comes
+/// after the hole.
 struct Sink<'s> {
-    session: Option<&'s Session>,
-    /// The session holds the file up to here.
-    known: u64,
+    session: &'s Session,
+    /// The seq of the first event of the next batch.
+    head: u64,
     attributes: Option<Attributes>,
     batch: Vec<Entry<'static>>,
     bytes: usize,
     tickets: VecDeque<Ticket>,
 }
 
-impl<'s> Sink<'s> {
-    fn dry(known: u64) -> Sink<'s> {
-        Sink {
-            session: None,
-            known,
-            attributes: None,
-            batch: Vec::new(),
-            bytes: 0,
-            tickets: VecDeque::new(),
-        }
-    }
-
-    fn into(session: &'s Session, known: u64, attributes: Attributes) -> Sink<'s> {
-        Sink { session: Some(session), attributes: Some(attributes), ..Sink::dry(known) }
-    }
-
-    /// Takes a line, and says whether it is new.
-    fn put(&mut self, line: &Line<'_>, end: u64, entry: Entry<'_>) -> Result<bool> {
-        if end <= self.known {
-            return Ok(false);
-        }
-        // A last line that had no end when it was imported and has grown since.
-        let done = self.known.saturating_sub(line.offset) as usize;
-        let entry = match line.bytes.get(done..) {
-            _ if done == 0 => entry,
-            Some([]) => Entry::new(Kind::Blank, &b""[..]).terminator(line.terminator),
-            Some(rest) => Entry::new(Kind::Damaged, rest)
-                .terminator(line.terminator)
-                .detail(Damage::BadJson as u8),
-            // Its `\r` is known, its `\n` is not.
-            None => Entry::new(Kind::Blank, &b""[..]).terminator(Terminator::Lf),
-        };
-        let new = done == 0;
-        if self.session.is_some() {
-            self.bytes += entry.bytes.len();
-            self.batch.push(owned(entry));
-            if self.bytes >= BATCH_BYTES || self.batch.len() >= 4096 {
-                self.submit()?;
-            }
-        }
-        Ok(new)
+impl Sink<'_> {
+    fn put(&mut self, entry: Entry<'_>) -> Result<()> {
+        self.bytes += entry.bytes.len();
+        self.batch.push(owned(entry));
+        if self.bytes >= BATCH_BYTES || self.batch.len() >= 4096 { self.submit() } else { Ok(()) }
     }
 
     fn submit(&mut self) -> Result<()> {
-        let Some(session) = self.session else { return Ok(()) };
         if self.batch.is_empty() {
             return Ok(());
         }
@@ -461,15 +490,32 @@ impl<'s> Sink<'s> {
             ticket.wait()?;
         }
         let attributes = self.attributes.take();
-        self.tickets.push_back(session.submit_described(&self.batch, attributes.as_ref())?);
+        let addition = Addition {
+            entries: &self.batch,
+            attributes: attributes.as_ref(),
+            expected: Some(self.head),
+        };
+        match self.session.submit_all(addition) {
+            Ok(ticket) => self.tickets.push_back(ticket),
+            Err(error) => {
+                // An earlier batch may know better why.
+                self.settle()?;
+                return Err(error);
+            }
+        }
+        self.head += self.batch.len() as u64;
         self.batch.clear();
         self.bytes = 0;
         Ok(())
     }
 
+    fn settle(&mut self) -> Result<()> {
+        self.tickets.drain(..).try_for_each(|ticket| ticket.wait().map(drop))
+    }
+
     fn finish(mut self) -> Result<()> {
         self.submit()?;
-        self.tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop))
+        self.settle()
     }
 }
 

@@ -20,12 +20,12 @@ pub(super) struct Line<'a> {
     pub(super) terminator: Terminator,
 }
 
-/// What became of a line.
-pub(super) struct Classified<'a> {
+/// A part of the file, and what it is.
+pub(super) struct Span<'a> {
     pub(super) entry: Entry<'a>,
     pub(super) damage: Option<Damage>,
-    /// The record says that it belongs to this other session.
-    pub(super) session: Option<String>,
+    /// A record that says that it belongs to another session.
+    pub(super) foreign: bool,
 }
 
 /// Splits what `reader` gives into lines.
@@ -55,16 +55,13 @@ pub(super) enum LineError {
 impl<R: Read> Lines<R> {
     /// Lines of at most `limit` bytes.
     pub(super) fn new(reader: R, limit: usize) -> Lines<R> {
-        Lines {
-            reader,
-            buffer: vec![0; BUFFER_BYTES],
-            start: 0,
-            end: 0,
-            offset: 0,
-            number: 0,
-            at_end: false,
-            limit,
-        }
+        Lines::resume(reader, limit, 0, 0)
+    }
+
+    /// Lines from `offset` on, behind `number` line ends.
+    pub(super) fn resume(reader: R, limit: usize, offset: u64, number: u64) -> Lines<R> {
+        let buffer = vec![0; BUFFER_BYTES];
+        Lines { reader, buffer, start: 0, end: 0, offset, number, at_end: false, limit }
     }
 
     /// The next line, or a byte-order mark, or `None` at the end.
@@ -139,38 +136,43 @@ impl<R: Read> Lines<R> {
 
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
-/// Whether a span is a byte-order mark, which only the start of a file can be.
-pub(super) fn is_bom(line: &Line<'_>) -> bool {
-    line.offset == 0 && line.bytes == BOM && line.terminator == Terminator::None
+/// Whether bytes are a byte-order mark, which they are only at the start of a file.
+pub(super) fn is_bom(bytes: &[u8]) -> bool {
+    bytes == BOM
+}
+
+/// What comes behind a last line that had no end: its end, or bytes that are kept.
+pub(super) fn continuation<'a>(line: &Line<'a>) -> Span<'a> {
+    let damage = (!line.bytes.is_empty()).then_some(Damage::BadJson);
+    let kind = if damage.is_some() { Kind::Damaged } else { Kind::Blank };
+    let entry = Entry::new(kind, line.bytes).terminator(line.terminator);
+    Span { entry: entry.detail(damage.map_or(0, |damage| damage as u8)), damage, foreign: false }
 }
 
 /// What a line is in the eyes of `format`, as a part of the session `session`.
-pub(super) fn classify<'a>(line: &Line<'a>, format: &dyn Format, session: &str) -> Classified<'a> {
-    let entry = |kind| Entry::new(kind, line.bytes).terminator(line.terminator);
-    let plain = |entry| Classified { entry, damage: None, session: None };
-    if is_bom(line) || line.bytes.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r' | 0x0B | 0x0C)) {
-        return plain(entry(Kind::Blank));
+pub(super) fn classify<'a>(line: &Line<'a>, format: &dyn Format, session: &str) -> Span<'a> {
+    let bom = line.offset == 0 && is_bom(line.bytes) && line.terminator == Terminator::None;
+    let blank = line.bytes.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r' | 0x0B | 0x0C));
+    let plain = |entry: Entry<'a>, foreign| Span {
+        entry: entry.terminator(line.terminator),
+        damage: None,
+        foreign,
+    };
+    if bom || blank {
+        return plain(Entry::new(Kind::Blank, line.bytes), false);
     }
     match format.classify(line.bytes) {
-        Ok(record) if record.session.as_deref().is_none_or(|found| found == session) => {
-            let mut entry = entry(record.kind).user_turn(record.user_turn);
-            if let Some(run) = record.run {
-                entry = entry.run(run);
-            }
-            plain(entry)
-        }
         // A record of another session takes no part in this one's conversation.
-        Ok(record) => Classified {
-            entry: entry(Kind::Other),
-            damage: None,
-            session: record.session.map(|session| session.into_owned()),
-        },
+        Ok(record) if record.session.as_deref().is_some_and(|found| found != session) => {
+            plain(Entry::new(Kind::Other, line.bytes), true)
+        }
+        Ok(record) => plain(record.into_entry(line.bytes), false),
         Err(damage) => {
             let torn = line.terminator == Terminator::None
                 && matches!(damage, Damage::BadJson | Damage::InvalidUtf8);
             let damage = if torn { Damage::TornTail } else { damage };
-            let entry = entry(Kind::Damaged).detail(damage as u8);
-            Classified { entry, damage: Some(damage), session: None }
+            let entry = Entry::new(Kind::Damaged, line.bytes).detail(damage as u8);
+            Span { damage: Some(damage), ..plain(entry, false) }
         }
     }
 }

@@ -16,6 +16,9 @@ use super::options::BATCH_BYTES_MAX;
 use super::session::{ID_BYTES_MAX, Progress, SessionState};
 use super::shared::{Shared, now_unix_micros, poisoned};
 
+/// All four of a session together fit its record with room to spare.
+const ATTRIBUTE_BYTES_MAX: usize = 8 << 10;
+
 /// A batch that is being filled.
 #[derive(Debug, Default)]
 pub(crate) struct OpenBatch {
@@ -63,14 +66,12 @@ impl<'a, 'e> Addition<'a, 'e> {
             total += bytes + ENTRY_OVERHEAD_BYTES + run + 11;
         }
         if let Some(attributes) = self.attributes {
-            const ATTRIBUTE_BYTES_MAX: usize = 16 << 10;
-            let bytes = attributes.encode().len();
-            if bytes > ATTRIBUTE_BYTES_MAX {
+            if let Some(bytes) = attributes.longest().filter(|bytes| *bytes > ATTRIBUTE_BYTES_MAX) {
                 return too_large(format!(
-                    "attributes of {bytes} bytes exceed the limit of {ATTRIBUTE_BYTES_MAX}"
+                    "an attribute has at most {ATTRIBUTE_BYTES_MAX} bytes, this one has {bytes}"
                 ));
             }
-            total += bytes;
+            total += attributes.encode().len() + 13;
         }
         if total > BATCH_BYTES_MAX {
             return too_large(format!(
@@ -107,7 +108,10 @@ impl Shared {
             });
             match added {
                 // Only gigantic entries from several threads at once get here.
-                Err(_) if crowded => std::thread::sleep(Duration::from_millis(1)),
+                Err(_) if crowded && self.options.background => {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                Err(_) if crowded => self.group.flush(self)?,
                 other => return other,
             }
         }
@@ -186,7 +190,9 @@ impl Shared {
             return Ok(());
         }
         if !self.options.background {
-            return self.checkpoint();
+            // Nobody else will: what waits is committed, then written out.
+            self.group.flush(self)?;
+            return if used() > limit { self.checkpoint() } else { Ok(()) };
         }
         self.ask_for_checkpoint();
         let mut room = self.room.lock();

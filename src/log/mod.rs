@@ -6,7 +6,7 @@
 //! Inside: [`open`] has the start-up table, [`commit`] the way of an append, [`shared`] the state of a log that
 //! is open for writing and its threads, [`reader`] a log that is open for reading.
 
-mod commit;
+pub(crate) mod commit;
 mod open;
 mod options;
 mod range;
@@ -114,7 +114,15 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // Who wants to know whether this worked calls `close`; the next open finds everything
         // acknowledged either way.
-        _ = self.close();
+        match &self.inner {
+            // A task that is woken by a thread of ours may drop the last ticket there, and no thread can
+            // wait for its own end.
+            Inner::Writer(shared) if shared.is_own_thread() => {
+                let shared = shared.clone();
+                std::thread::spawn(move || _ = shared.close());
+            }
+            _ => _ = self.close(),
+        }
     }
 }
 
@@ -289,8 +297,18 @@ impl EventLog {
         self.handle.close()
     }
 
-    /// The largest entry that can be appended.
-    pub(crate) fn max_entry_bytes(&self) -> usize {
+    /// The largest entry that can be appended, in bytes: [`Builder::max_entry_bytes`]; 0 for a log opened
+    /// read-only.
+    ///
+    /// ```
+    /// # let dir = std::env::temp_dir().join(format!("eventlog-doc-max-{}", std::process::id()));
+    /// let log = eventlog::EventLog::open(&dir)?;
+    /// assert_eq!(log.max_entry_bytes(), 256 << 20);
+    /// # log.close()?;
+    /// # std::fs::remove_dir_all(dir).ok();
+    /// # Ok::<(), eventlog::Error>(())
+    /// ```
+    pub fn max_entry_bytes(&self) -> usize {
         match &self.handle.inner {
             Inner::Writer(shared) => shared.options.max_entry_bytes,
             Inner::Reader(_) => 0,

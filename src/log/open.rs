@@ -62,10 +62,9 @@ pub(super) fn open(dir: &Arc<dyn Dir>, options: Options) -> Result<Arc<Shared>> 
     let (replayed, memtable) =
         replay(&*journal_dir, &store, applied, mode, options.pressure_bytes)?;
     let end = replayed.end;
-    if !memtable.is_empty() {
-        store.checkpoint(&memtable.read())?;
-    }
     if replayed.batches > 0 {
+        // Whatever was in them: the applied position must move before their segments go.
+        store.checkpoint(&memtable.read())?;
         last_number = store.reader()?.last_number()?;
     }
     // The old segments go only when the store holds what is in them and a newer epoch exists; whatever
@@ -143,16 +142,15 @@ fn prepare(dir: &dyn Dir, options: &Options) -> Result<Arc<dyn Dir>> {
         // The journal comes after the store, so a journal without a store is a loss, not a beginning.
         store::create(dir, uuid::Uuid::now_v7().as_u128())?;
     }
-    match found {
-        Some(journal) => Ok(journal),
-        None => {
-            let journal = dir
-                .subdir(journal::DIR, true)
-                .map_err(|e| Error::io("cannot make the journal's directory", e))?;
-            dir.sync().map_err(|e| Error::io("cannot flush the log's directory", e))?;
-            Ok(journal)
-        }
-    }
+    let journal = match found {
+        Some(journal) => journal,
+        None => dir
+            .subdir(journal::DIR, true)
+            .map_err(|e| Error::io("cannot make the journal's directory", e))?,
+    };
+    // DURABILITY: also when it was there: whoever made it may have been cut off before this.
+    dir.sync().map_err(|e| Error::io("cannot flush the log's directory", e))?;
+    Ok(journal)
 }
 
 fn lock(dir: &dyn Dir) -> Result<Box<dyn LockGuard>> {

@@ -67,7 +67,7 @@ impl Default for Builder {
                 checkpoint_bytes: 16 << 20,
                 pressure_bytes: 64 << 20,
                 checkpoint_interval: Duration::from_secs(30),
-                cache_bytes: 32 << 20,
+                cache_bytes: 16 << 20,
                 background: true,
                 drop_last_batch: false,
             },
@@ -105,17 +105,17 @@ impl Builder {
 
     /// How long an event stays in memory and journal before it is written to the store. Default: 30 s.
     pub fn checkpoint_interval(mut self, interval: Duration) -> Builder {
-        self.options.checkpoint_interval = interval;
+        self.options.checkpoint_interval = interval.max(Duration::from_millis(10));
         self
     }
 
-    /// The size of a journal segment. Default: 16 MiB; at least 64 KiB.
+    /// The size of a journal segment. Default: 16 MiB; at least 64 KiB, at most 1 GiB.
     pub fn segment_bytes(mut self, bytes: u64) -> Builder {
-        self.options.segment_bytes = bytes.max(64 << 10).next_multiple_of(4096);
+        self.options.segment_bytes = bytes.clamp(64 << 10, 1 << 30).next_multiple_of(4096);
         self
     }
 
-    /// The store's page cache. Default: 32 MiB.
+    /// The store's page cache in bytes. Default: 16 MiB; the operating system caches as well.
     pub fn cache_bytes(mut self, bytes: usize) -> Builder {
         self.options.cache_bytes = bytes;
         self

@@ -80,6 +80,6 @@ impl Reader {
             return Ok(None);
         }
         let end = read?.end;
-        Ok(Some(Snapshot::new(reader, vec![Arc::new(memtable)], end.lsn)))
+        Ok(Some(Snapshot::new(reader, vec![Arc::new(memtable)], end)))
     }
 }

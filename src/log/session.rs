@@ -160,6 +160,10 @@ impl Session {
     /// Hands events over, all or none, and returns at once with a receipt. They are numbered in the order
     /// of the calls; they are durable when the ticket says so.
     ///
+    /// When a batch fails with `Full`, the ones handed over behind it fail too, but one handed over later may
+    /// succeed once there is space, and then has the failed one's seq. Where that order matters, use
+    /// [`Session::submit_expecting`].
+    ///
     /// Blocks only while four times [`checkpoint_bytes`](crate::Builder::checkpoint_bytes) of events wait to be
     /// written to the store.
     ///
@@ -167,17 +171,36 @@ impl Session {
     ///
     /// Those of [`Session::append_batch`], as far as they are known at once.
     pub fn submit(&self, entries: &[Entry<'_>]) -> Result<Ticket> {
-        self.submit_described(entries, None)
+        self.submit_all(Addition::of(entries))
     }
 
-    /// [`Session::submit`], with attributes in the same batch.
-    pub(crate) fn submit_described(
-        &self,
-        entries: &[Entry<'_>],
-        attributes: Option<&Attributes>,
-    ) -> Result<Ticket> {
+    /// [`Session::submit`], only if the session's head, with everything handed over so far, is `head`.
+    ///
+    /// # Errors
+    ///
+    /// `Conflict` that names the true head; those of [`Session::submit`].
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// # use eventlog::{Entry, EventLog, Kind};
+    /// # let dir = std::env::temp_dir().join(format!("eventlog-doc-submit-{}", std::process::id()));
+    /// # let log = EventLog::open(&dir)?;
+    /// let session = log.session("s")?;
+    /// let event = [Entry::new(Kind::Message, b"{}")];
+    /// let first = session.submit_expecting(0, &event)?;
+    /// let second = session.submit_expecting(1, &event)?; // behind the first, or not at all
+    /// assert_eq!((first.wait()?, second.wait()?), (0..=0, 1..=1));
+    /// # log.close()?;
+    /// # std::fs::remove_dir_all(dir).ok();
+    /// # Ok::<(), eventlog::Error>(())
+    /// ```
+    pub fn submit_expecting(&self, head: Seq, entries: &[Entry<'_>]) -> Result<Ticket> {
+        self.submit_all(Addition { expected: Some(head), ..Addition::of(entries) })
+    }
+
+    pub(crate) fn submit_all(&self, addition: Addition<'_, '_>) -> Result<Ticket> {
         let shared = self.handle.writer()?;
-        let addition = Addition { attributes, ..Addition::of(entries) };
         let (seqs, completion, _) = shared.add(&self.state, addition, false)?;
         Ok(Ticket { handle: self.handle.clone(), completion, seqs })
     }
@@ -186,7 +209,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Those of [`Session::append`]; `TooLarge` over 16 KiB.
+    /// Those of [`Session::append`]; `TooLarge` for a field over 8 KiB.
     pub fn describe(&self, attributes: &Attributes) -> Result<()> {
         self.append_all(Addition { attributes: Some(attributes), ..Addition::of(&[]) }).map(drop)
     }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -97,12 +97,24 @@ impl Shared {
             threads: Mutex::default(),
             lock: Mutex::new(Some(lock)),
         });
-        if background {
-            shared.spawn("eventlog-flush", |shared| shared.group.flush_until_stopped(shared))?;
-            shared.spawn("eventlog-checkpoint", Shared::write_checkpoints)?;
-            shared.spawn("eventlog-segments", Shared::make_segments)?;
+        if background && let Err(error) = shared.start_threads() {
+            // Those that did start end, and the lock is given back.
+            _ = shared.close();
+            return Err(error);
         }
         Ok(shared)
+    }
+
+    fn start_threads(self: &Arc<Shared>) -> Result<()> {
+        self.spawn("eventlog-flush", |shared| shared.group.flush_until_stopped(shared))?;
+        self.spawn("eventlog-checkpoint", Shared::write_checkpoints)?;
+        self.spawn("eventlog-segments", Shared::make_segments)
+    }
+
+    /// Whether the caller runs on a thread of this log.
+    pub(super) fn is_own_thread(&self) -> bool {
+        let current = std::thread::current().id();
+        self.threads.lock().iter().any(|thread| thread.thread().id() == current)
     }
 
     fn spawn(self: &Arc<Shared>, name: &str, body: fn(&Shared)) -> Result<()> {
@@ -126,9 +138,9 @@ impl Shared {
         // view is held, so what is missing in the one is in the other.
         let view = self.view.read();
         let reader = self.store.reader()?;
-        let lsn = view.live.read().end.lsn;
+        let end = view.live.read().end;
         let memtables = view.frozen.iter().chain([&view.live]).cloned().collect();
-        Ok(Snapshot::new(reader, memtables, lsn))
+        Ok(Snapshot::new(reader, memtables, end))
     }
 
     /// The state of a session, shared by all its handles.
@@ -175,17 +187,17 @@ impl Shared {
         loop {
             {
                 let mut wishes = self.wishes.lock();
-                if !wishes.checkpoint && !wishes.stop {
-                    self.wished.wait_for(&mut wishes, self.options.checkpoint_interval);
+                let due = Instant::now() + self.options.checkpoint_interval;
+                // The other thread's wishes wake this one as well.
+                while !wishes.checkpoint && !wishes.stop {
+                    if self.wished.wait_until(&mut wishes, due).timed_out() {
+                        break;
+                    }
                 }
                 if wishes.stop {
                     return;
                 }
-                let timed_out = !wishes.checkpoint && !wishes.segment;
-                if !std::mem::take(&mut wishes.checkpoint) && !timed_out {
-                    // Woken for the other thread's sake.
-                    continue;
-                }
+                wishes.checkpoint = false;
             }
             if self.group.check().is_ok() {
                 // A failure has stopped the log, and every append says why.
@@ -225,9 +237,9 @@ impl Shared {
             let mut view = self.view.write();
             if view.frozen.is_some() {
                 // An earlier checkpoint failed; its memtable is still read from.
-                return Err(self.group.check().err().unwrap_or_else(|| {
-                    Error::new(ErrorKind::Poisoned, "an earlier checkpoint failed")
-                }));
+                let failed = Error::new(ErrorKind::Poisoned, "an earlier checkpoint failed");
+                self.group.poison(poisoned(&failed));
+                return Err(self.group.check().err().unwrap_or(failed));
             }
             if view.live.is_empty() {
                 return Ok(());
@@ -265,7 +277,9 @@ impl Shared {
     /// Ends the log: answers what was accepted, writes a last checkpoint and the close record, stops the
     /// threads and gives the lock back.
     pub(super) fn close(&self) -> Result<()> {
-        let Some(lock) = self.lock.lock().take() else { return Ok(()) };
+        // Held to the end: a second close waits for the first.
+        let mut held = self.lock.lock();
+        let Some(lock) = held.take() else { return Ok(()) };
         self.group.stop(self, Error::new(ErrorKind::Closed, "the log is closed"));
         let whole = self.group.stopped().is_none_or(|e| e.kind() == ErrorKind::Closed);
         let mut result = Ok(());
@@ -276,7 +290,8 @@ impl Shared {
             self.wishes.lock().stop = true;
             self.wished.notify_all();
         }
-        for thread in self.threads.lock().drain(..) {
+        let threads: Vec<_> = self.threads.lock().drain(..).collect();
+        for thread in threads {
             // A thread of ours that panicked has said so on stderr; the log is closed all the same.
             _ = thread.join();
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::entry::{Kind, Seq};
 use crate::error::{Error, ErrorKind, Result};
-use crate::journal::Lsn;
+use crate::journal;
 use crate::memtable::{Attributes, MemInner, Memtable};
 use crate::store::{Mark, SessionRecord, StoreReader};
 
@@ -24,12 +24,13 @@ pub(super) struct SnapshotInner {
     pub(super) reader: StoreReader,
     /// Oldest first.
     pub(super) memtables: Vec<Arc<Memtable>>,
-    pub(super) lsn: Lsn,
+    /// Everything up to here is visible.
+    pub(super) end: journal::Position,
 }
 
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Snapshot").field("lsn", &self.inner.lsn.0).finish_non_exhaustive()
+        f.debug_struct("Snapshot").field("lsn", &self.inner.end.lsn.0).finish_non_exhaustive()
     }
 }
 
@@ -86,8 +87,12 @@ impl From<SessionRecord> for SessionInfo {
 }
 
 impl Snapshot {
-    pub(super) fn new(reader: StoreReader, memtables: Vec<Arc<Memtable>>, lsn: Lsn) -> Snapshot {
-        Snapshot { inner: Arc::new(SnapshotInner { reader, memtables, lsn }) }
+    pub(super) fn new(
+        reader: StoreReader,
+        memtables: Vec<Arc<Memtable>>,
+        end: journal::Position,
+    ) -> Snapshot {
+        Snapshot { inner: Arc::new(SnapshotInner { reader, memtables, end }) }
     }
 
     /// The session called `id`, if it is there.
@@ -197,8 +202,8 @@ impl Snapshot {
         let mut fresh = BTreeSet::new();
         for table in &self.inner.memtables {
             let table = table.read();
-            let declared = table.sessions.iter().filter(|(_, s)| s.declared.is_some());
-            fresh.extend(declared.map(|(number, _)| *number));
+            let declared = table.views().filter(|(_, session)| session.declared().is_some());
+            fresh.extend(declared.map(|(number, _)| number));
         }
         let reader = &self.inner.reader;
         let mut last = 0;
@@ -218,41 +223,34 @@ impl SnapshotInner {
         for table in &self.memtables {
             self.count_in(&mut record, number, &table.read());
         }
-        // A session is there once its first batch is visible.
         Ok(record)
     }
 
     /// Counts in what `table` has beyond the record.
     fn count_in(&self, record: &mut Option<SessionRecord>, number: u64, table: &MemInner) {
-        let Some(session) = table.sessions.get(&number) else { return };
-        let visible = session.visible(self.lsn);
+        let Some(session) = table.view(number, self.end) else { return };
+        let times = session.times();
         let fresh = |id: &Arc<str>| SessionRecord {
             number,
             id: id.to_string(),
-            created_unix_micros: session.first_unix_micros,
+            created_unix_micros: times.map_or(0, |(first, _)| first),
             ..SessionRecord::default()
         };
         if record.is_none() {
-            if visible == 0 && !session.entries.is_empty() {
-                return; // declared after this view was taken
-            }
-            *record = session.declared.as_ref().map(fresh);
+            *record = session.declared().map(fresh);
         }
         let Some(record) = record else { return };
-        for index in 0..visible {
-            let seq = session.first_seq + index as u64;
+        for (seq, entry) in session.entries() {
             // What the store has already is not counted twice.
-            if seq < record.next_seq {
-                continue;
-            }
-            if let Some(entry) = session.entry(seq) {
-                let line = entry.bytes().len() + entry.terminator.as_bytes().len();
-                record.count(entry.kind, entry.flags, line as u64);
+            if seq >= record.next_seq {
+                record.count(entry.kind, entry.flags, entry.line_len());
             }
         }
-        record.attributes.update(&session.attributes);
-        record.updated_unix_micros = record.updated_unix_micros.max(session.last_unix_micros);
-        if let Some(run) = &session.last_run {
+        record.attributes.update(&session.attributes());
+        if let Some((_, last)) = times {
+            record.updated_unix_micros = record.updated_unix_micros.max(last);
+        }
+        if let Some(run) = session.last_run() {
             record.last_run = Some(run.to_string());
         }
     }

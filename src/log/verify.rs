@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use crate::entry::Seq;
+use crate::entry::{Kind, Seq};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Mark, SessionRecord, StoreReader};
 
@@ -48,6 +48,8 @@ struct Walk<'a> {
     snapshot: &'a Snapshot,
     report: VerifyReport,
     marks: HashMap<(u64, u8, u64), Seq>,
+    /// The seq behind the last event in the memtables looked at so far.
+    in_journal: HashMap<u64, Seq>,
 }
 
 /// What was counted of the session whose blocks are being read.
@@ -63,6 +65,7 @@ pub(super) fn verify(snapshot: &Snapshot, progress: &mut dyn FnMut(u64)) -> Resu
         snapshot,
         report: VerifyReport { bytes_accounted: true, ..VerifyReport::default() },
         marks: HashMap::new(),
+        in_journal: HashMap::new(),
     };
     walk.stored(progress)?;
     walk.in_memory();
@@ -103,8 +106,10 @@ impl Walk<'_> {
                 while let Some(number) =
                     numbers.next_if(|n| n.as_ref().map_or(true, |number| *number < row.session))
                 {
-                    let number = number?;
-                    self.finish(Some(fresh(number)));
+                    match number {
+                        Ok(number) => self.finish(Some(fresh(number))),
+                        Err(error) => self.corrupt(Who(None, None), &error),
+                    }
                 }
                 _ = numbers.next_if(|n| n.as_ref().is_ok_and(|n| *n == row.session));
                 current = Some(fresh(row.session));
@@ -138,8 +143,10 @@ impl Walk<'_> {
         }
         self.finish(current.take());
         for number in numbers {
-            let number = number?;
-            self.finish(Some(fresh(number)));
+            match number {
+                Ok(number) => self.finish(Some(fresh(number))),
+                Err(error) => self.corrupt(Who(None, None), &error),
+            }
         }
         let left: Vec<_> = self.marks.drain().collect();
         for (key, seq) in left {
@@ -173,7 +180,13 @@ impl Walk<'_> {
     fn read_marks(&mut self) -> Result<()> {
         let snapshot = self.snapshot;
         for mark in snapshot.inner.reader.marks()? {
-            let mark = mark?;
+            let mark = match mark {
+                Ok(mark) => mark,
+                Err(error) => {
+                    self.corrupt(Who(None, None), &error);
+                    break;
+                }
+            };
             if mark.whole {
                 self.marks.insert(mark.key, mark.seq);
             } else {
@@ -239,9 +252,10 @@ impl Walk<'_> {
             ("runs", record.runs, counted.runs),
             ("blocks", record.blocks, counted.blocks),
             ("stored bytes", record.stored_bytes, counted.stored_bytes),
-            ("messages", record.marked(Mark::Message), counted.marked(Mark::Message)),
-            ("checkpoints", record.marked(Mark::Checkpoint), counted.marked(Mark::Checkpoint)),
         ];
+        let kinds = Kind::ALL.into_iter().zip(record.counts.into_iter().zip(counted.counts));
+        let kinds = kinds.map(|(kind, (says, is))| (kind.name(), says, is));
+        let pairs = pairs.into_iter().chain(kinds);
         for (what, says, is) in pairs {
             if says != is {
                 let message = format!("the record says {says} {what}, there are {is}");
@@ -255,19 +269,34 @@ impl Walk<'_> {
         let snapshot = self.snapshot;
         let applied = self.reader().applied();
         for table in &snapshot.inner.memtables {
-            let table = table.read();
-            let batches = table.end.batch.saturating_sub(applied.batch);
-            self.report.journal_batches = self.report.journal_batches.max(batches);
-            for (number, session) in &table.sessions {
-                let stored = match self.reader().record(*number) {
-                    Ok(record) => record,
-                    Err(_) => continue, // reported above
-                };
-                self.report.sessions += u64::from(stored.is_none() && session.declared.is_some());
+            // Looked up without holding the memtable: appends go on.
+            let sessions: Vec<(u64, bool, Option<Seq>, u64)> = {
+                let table = table.read();
+                let batches = table.end.batch.min(snapshot.inner.end.batch);
+                let batches = batches.saturating_sub(applied.batch);
+                self.report.journal_batches = self.report.journal_batches.max(batches);
+                let views = table.views().filter_map(|(number, _)| {
+                    let view = table.view(number, snapshot.inner.end)?;
+                    let first = view.entries().next().map(|(seq, _)| seq);
+                    Some((number, view.declared().is_some(), first, view.entries().count() as u64))
+                });
+                views.collect()
+            };
+            for (number, declared, first, count) in sessions {
+                // A damaged record has been reported.
+                let Ok(stored) = self.reader().record(number) else { continue };
+                self.report.sessions += u64::from(stored.is_none() && declared);
                 let next = stored.map_or(0, |record| record.next_seq);
-                let visible = session.visible(snapshot.inner.lsn) as u64;
-                let end = session.first_seq + visible;
-                self.report.events += end.saturating_sub(session.first_seq.max(next));
+                let Some(first) = first else { continue };
+                let before = self.in_journal.get(&number).copied().unwrap_or(next);
+                if first > before {
+                    let location = format!("journal, session {number}");
+                    let message = format!("event {before} is missing, the next one is {first}");
+                    self.problem("gap", location, Who(None, Some(before)), message);
+                }
+                let end = first + count;
+                self.report.events += end.saturating_sub(first.max(next));
+                self.in_journal.insert(number, end.max(next));
             }
         }
     }
@@ -319,7 +348,7 @@ impl Snapshot {
             }
         }
         stats.applied_lsn = self.inner.reader.applied().lsn.0;
-        stats.durable_lsn = self.inner.lsn.0;
+        stats.durable_lsn = self.inner.end.lsn.0;
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use redb::{Durability, ReadableTable};
 use crate::entry::StoredEntry;
 use crate::error::{Error, Result};
 use crate::journal::Position;
-use crate::memtable::{MemInner, MemSession};
+use crate::memtable::{MemInner, SessionView};
 
 use super::block::{self, BLOCK_BYTES_MAX, Builder, SMALL_BLOCK_BYTES_MAX};
 use super::tables::{
@@ -53,10 +53,10 @@ impl Store {
                 let mut sessions = transaction.open_table(SESSIONS)?;
                 let mut ids = transaction.open_table(SESSION_IDS)?;
                 let mut marks = transaction.open_table(MARKS)?;
-                for (number, session) in &memtable.sessions {
+                for (number, session) in memtable.views() {
                     let stored = sessions.get(number)?.map(|guard| guard.value().to_vec());
-                    let old = stored.map(|stored| tables::decode_record(&stored, seed, *number));
-                    let mut record = match next_record(*number, old, session) {
+                    let old = stored.map(|stored| tables::decode_record(&stored, seed, number));
+                    let mut record = match next_record(number, old, &session) {
                         Ok(record) => record,
                         Err(error) => {
                             failed = Some(error);
@@ -65,17 +65,18 @@ impl Store {
                     };
                     let mut writer = SessionWriter {
                         seed,
+                        limit,
                         builder: &mut builder,
                         events: &mut events,
                         marks: &mut marks,
                         record: &mut record,
                     };
-                    if let Err(error) = writer.write(session)? {
+                    if let Err(error) = writer.write(&session)? {
                         failed = Some(error);
                         return Ok(false);
                     }
-                    if let Some(id) = &session.declared {
-                        ids.insert(&**id, (*number, tables::id_check(id, *number, seed)))?;
+                    if let Some(id) = session.declared() {
+                        ids.insert(&**id, (number, tables::id_check(id, number, seed)))?;
                     }
                     sessions.insert(number, &*tables::encode_record(&record, seed))?;
                 }
@@ -96,14 +97,15 @@ impl Store {
 fn next_record(
     number: u64,
     old: Option<Result<SessionRecord>>,
-    session: &MemSession,
+    session: &SessionView<'_>,
 ) -> Result<SessionRecord> {
-    let mut record = match (old, &session.declared) {
+    let times = session.times();
+    let mut record = match (old, session.declared()) {
         (Some(old), _) => old?,
         (None, Some(id)) => SessionRecord {
             number,
             id: id.to_string(),
-            created_unix_micros: session.first_unix_micros,
+            created_unix_micros: times.map_or(0, |(first, _)| first),
             ..SessionRecord::default()
         },
         (None, None) => {
@@ -111,16 +113,19 @@ fn next_record(
             return Err(Error::corrupt(place, None, "the record of a session is missing"));
         }
     };
-    if !session.entries.is_empty() && session.first_seq != record.next_seq {
+    let first = session.entries().next();
+    if let Some((seq, _)) = first.filter(|(seq, _)| *seq != record.next_seq) {
         let message = format_args!(
-            "the store holds {} events of the session, the journal goes on with {}",
-            record.next_seq, session.first_seq
+            "the store holds {} events of the session, the journal goes on with {seq}",
+            record.next_seq
         );
         return Err(Error::corrupt(format!("{FILE}, session {number}"), None, message));
     }
-    record.attributes.update(&session.attributes);
-    record.updated_unix_micros = session.last_unix_micros;
-    if let Some(run) = &session.last_run {
+    record.attributes.update(&session.attributes());
+    if let Some((_, last)) = times {
+        record.updated_unix_micros = last;
+    }
+    if let Some(run) = session.last_run() {
         record.last_run = Some(run.to_string());
     }
     Ok(record)
@@ -128,6 +133,7 @@ fn next_record(
 
 struct SessionWriter<'a, 't> {
     seed: u32,
+    limit: usize,
     builder: &'a mut Builder,
     events: &'a mut Events<'t>,
     marks: &'a mut Marks<'t>,
@@ -136,17 +142,10 @@ struct SessionWriter<'a, 't> {
 
 impl SessionWriter<'_, '_> {
     /// Writes the session's new events. The outer error is redb's, the inner one damage.
-    fn write(&mut self, session: &MemSession) -> Result<Result<()>, redb::Error> {
-        if session.entries.is_empty() {
-            return Ok(Ok(()));
-        }
-        let mut entries = match self.take_short_tail()? {
-            Ok(entries) => entries,
-            Err(error) => return Ok(Err(error)),
-        };
-        let first_new = self.record.next_seq;
-        let seqs = first_new..;
-        entries.extend(session.entries.iter().zip(seqs).map(|(entry, seq)| entry.stored(seq)));
+    fn write(&mut self, session: &SessionView<'_>) -> Result<Result<()>, redb::Error> {
+        let Some((first_new, _)) = session.entries().next() else { return Ok(Ok(())) };
+        let mut entries = self.take_short_tail()?;
+        entries.extend(session.entries().map(|(seq, entry)| entry.stored(seq)));
         let mut rest = entries.as_slice();
         while let Some(first) = rest.first() {
             let built = match self.builder.build(self.record.number, first.seq, rest) {
@@ -165,20 +164,25 @@ impl SessionWriter<'_, '_> {
     }
 
     /// The entries of the session's last block if it is under half full: it will be written again, with
-    /// the new ones behind them, under the same key.
-    fn take_short_tail(&mut self) -> Result<Result<Vec<StoredEntry>>, redb::Error> {
+    /// the new ones behind them, under the same key. One that is damaged stays as it is: reads report it, and
+    /// the new events do not need it.
+    fn take_short_tail(&mut self) -> Result<Vec<StoredEntry>, redb::Error> {
         let number = self.record.number;
         let tail = self.events.range((number, 0)..=(number, u64::MAX))?.next_back().transpose()?;
-        let Some((key, value)) = tail else { return Ok(Ok(Vec::new())) };
+        let Some((key, value)) = tail else { return Ok(Vec::new()) };
         let (first_seq, stored) = (key.value().1, value.value());
-        if stored.len() >= BLOCK_BYTES_MAX / 2 {
-            return Ok(Ok(Vec::new()));
+        if stored.len() >= self.limit / 2 {
+            return Ok(Vec::new());
         }
-        Ok(block::decode(stored, self.seed, number, first_seq).map(|block| {
-            self.record.blocks = self.record.blocks.saturating_sub(1);
-            self.record.stored_bytes = self.record.stored_bytes.saturating_sub(stored.len() as u64);
-            block.entries().collect()
-        }))
+        let Ok(block) = block::decode(stored, self.seed, number, first_seq) else {
+            return Ok(Vec::new());
+        };
+        if block.end_seq() != self.record.next_seq {
+            return Ok(Vec::new());
+        }
+        self.record.blocks = self.record.blocks.saturating_sub(1);
+        self.record.stored_bytes = self.record.stored_bytes.saturating_sub(stored.len() as u64);
+        Ok(block.entries().collect())
     }
 
     /// Counts new entries into the record, and marks the first of each kind in their block.

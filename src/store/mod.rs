@@ -19,6 +19,7 @@ mod tables;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
 use redb::{ConcurrencyMode, Database, Durability, ReadOnlyDatabase, ReadableDatabase};
@@ -43,6 +44,7 @@ pub(crate) struct Store {
     /// Replaced when a failure made redb refuse to read.
     database: RwLock<Arc<Handle>>,
     writable: bool,
+    closed: AtomicBool,
     cache_bytes: usize,
     id: u128,
 }
@@ -127,8 +129,14 @@ impl Store {
 
     fn with_mode(dir: Arc<dyn Dir>, cache_bytes: usize, writable: bool) -> Result<Store> {
         let handle = Handle::open(&*dir, cache_bytes, writable)?;
-        let mut store =
-            Store { dir, database: RwLock::new(Arc::new(handle)), writable, cache_bytes, id: 0 };
+        let mut store = Store {
+            dir,
+            database: RwLock::new(Arc::new(handle)),
+            writable,
+            closed: AtomicBool::new(false),
+            cache_bytes,
+            id: 0,
+        };
         store.id = StoreReader::read_id(&store)?;
         Ok(store)
     }
@@ -145,7 +153,12 @@ impl Store {
     /// A view of the store as it is now.
     pub(crate) fn reader(&self) -> Result<StoreReader> {
         match StoreReader::new(self) {
-            Err(error) if error.kind() == ErrorKind::Poisoned && self.writable => {
+            // `Closed` while nobody closed it: an earlier attempt failed.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Closed)
+                    && self.writable
+                    && !self.closed.load(Ordering::Acquire) =>
+            {
                 self.reopen()?;
                 StoreReader::new(self)
             }
@@ -163,6 +176,7 @@ impl Store {
 
     /// Closes the file; what was committed is durable already.
     pub(crate) fn close(&self) -> Result<()> {
+        self.closed.store(true, Ordering::Release);
         let handle = std::mem::replace(&mut *self.database.write(), Arc::new(Handle::Closed));
         guarded("close", || match Arc::into_inner(handle) {
             Some(Handle::Write(database)) => Ok(database.close()?),
