@@ -265,3 +265,95 @@ fn a_log_opened_for_reading_refuses_to_write() {
     assert_eq!(log.session("s").unwrap_err().kind(), ErrorKind::Refused);
     assert_eq!(log.checkpoint().unwrap_err().kind(), ErrorKind::Refused);
 }
+
+#[test]
+fn attributes_have_a_limit_and_all_at_the_limit_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = log(&dir);
+    let session = log.session("s").unwrap();
+    let set = |len: usize, field: usize| {
+        let mut attributes = Attributes::default();
+        let fields = [
+            &mut attributes.format,
+            &mut attributes.workspace,
+            &mut attributes.parent,
+            &mut attributes.origin,
+        ];
+        *fields.into_iter().nth(field).unwrap() = Some("a".repeat(len));
+        session.describe(&attributes)
+    };
+    assert_eq!(set(8193, 0).unwrap_err().kind(), ErrorKind::TooLarge);
+    (0..4).for_each(|field| set(8192, field).unwrap());
+    log.checkpoint().unwrap();
+    log.close().unwrap();
+    let log = EventLog::open(dir.path().join("log")).unwrap();
+    assert_eq!(log.sessions().unwrap()[0].attributes.origin.as_ref().unwrap().len(), 8192);
+}
+
+#[test]
+fn without_threads_what_nobody_waits_for_is_bounded_and_not_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    let builder = EventLog::builder().background(false).checkpoint_bytes(64 << 10);
+    let log = builder.open(dir.path().join("log")).unwrap();
+    let session = log.session("s").unwrap();
+    let text = "x".repeat(50_000);
+    for _ in 0..200 {
+        drop(session.submit(&[line(&text)]).unwrap());
+    }
+    assert!(session.head() > 150, "{} of 200 are written already", session.head());
+    log.close().unwrap();
+    assert_eq!(EventLog::open(dir.path().join("log")).unwrap().read("s", ..).unwrap().count(), 200);
+}
+
+/// Drops what it holds when it is woken.
+struct DropsOnWake(std::sync::Mutex<Option<eventlog::Ticket>>);
+
+impl Wake for DropsOnWake {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().unwrap().take());
+    }
+}
+
+#[test]
+fn the_last_ticket_may_be_dropped_by_the_thread_that_answers_it() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let session = EventLog::open(&path).unwrap().session("s").unwrap();
+        let holder = Arc::new(DropsOnWake(std::sync::Mutex::new(None)));
+        let waker = Waker::from(holder.clone());
+        let mut ticket = session.submit(&[line("{}")]).unwrap();
+        let polled = std::pin::Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
+        drop(session);
+        if polled.is_pending() {
+            *holder.0.lock().unwrap() = Some(ticket);
+        }
+        // Woken before the ticket was there: nobody drops it but us.
+        drop(holder);
+        drop(waker);
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        loop {
+            match EventLog::open(&path) {
+                Ok(log) => {
+                    assert_eq!(log.read("s", ..).unwrap().count(), 1);
+                    break;
+                }
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Locked, "{error}"),
+            }
+            assert!(std::time::Instant::now() < until, "the log is closed by somebody");
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn a_submit_that_expects_another_head_is_a_conflict() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = log(&dir);
+    let session = log.session("s").unwrap();
+    let first = session.submit_expecting(0, &[line("a"), line("b")]).unwrap();
+    let error = session.submit_expecting(1, &[line("c")]).unwrap_err();
+    assert_eq!((error.kind(), error.head()), (ErrorKind::Conflict, Some(2)));
+    assert_eq!(session.submit_expecting(2, &[line("c")]).unwrap().wait().unwrap(), 2..=2);
+    first.wait().unwrap();
+}

@@ -337,3 +337,58 @@ fn i9_bytes_of_a_recycled_segment_never_come_back() {
         model.check(&open(&image).unwrap(), &format!("round {round}"));
     }
 }
+
+#[test]
+fn a_damaged_short_last_block_stops_neither_its_session_nor_the_others() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    for id in ["a", "b"] {
+        model.append(&log, id, (0..3).map(|n| line(n, 50)).collect()).unwrap();
+    }
+    log.close().unwrap();
+    let mut bytes = disk.bytes("events.redb").unwrap();
+    // The block of session 1, wherever it stands: its header begins with the session's number.
+    let blocks = bytes.windows(4).enumerate().filter(|(_, w)| w == b"EVBK").map(|(at, _)| at);
+    let of_a: Vec<usize> = blocks.filter(|at| bytes[at + 20] == 1).collect();
+    of_a.iter().for_each(|at| bytes[at + 60] ^= 1);
+    disk.overwrite("events.redb", bytes);
+    let log = open(&disk).unwrap();
+    for id in ["a", "b"] {
+        model.append(&log, id, vec![line(3, 50)]).unwrap();
+    }
+    log.close().unwrap();
+    let log = open(&disk).unwrap();
+    assert_eq!(log.read("b", ..).unwrap().count(), 4);
+    assert_eq!(
+        log.read("a", 0..3).unwrap().next().unwrap().unwrap_err().kind(),
+        ErrorKind::Corrupt
+    );
+    let last = log.read("a", 3..).unwrap().next().unwrap().unwrap();
+    assert_eq!(last.bytes(), line(3, 50));
+    let problems = log.verify().unwrap().problems;
+    assert!(problems.iter().all(|problem| problem.kind == "corrupt"), "{problems:?}");
+    assert!(!problems.is_empty());
+}
+
+#[test]
+fn a_close_record_that_was_cut_off_is_the_end_and_no_batch() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    model.append(&log, "s", vec![line(0, 100)]).unwrap();
+    log.close().unwrap();
+    let segment = disk.paths().into_iter().find(|path| path.ends_with(".wal")).unwrap();
+    let whole = disk.bytes(&segment).unwrap();
+    let start = whole.windows(4).rposition(|w| w == b"EVLC").unwrap();
+    let end = whole.iter().rposition(|b| *b != 0).unwrap() + 1;
+    for cut in start + 4..end {
+        let image = disk.kill();
+        let mut bytes = whole.clone();
+        bytes[cut..].fill(0);
+        image.overwrite(&segment, bytes);
+        let log = open(&image).unwrap_or_else(|error| panic!("cut at {cut}: {error}"));
+        assert_eq!(log.recovery().dropped, None, "cut at {cut}");
+        model.check(&log, &format!("cut at {cut}"));
+    }
+}

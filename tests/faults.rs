@@ -181,3 +181,33 @@ fn an_unreadable_journal_is_an_error_and_changes_nothing() {
     image.heal();
     model.check(&open(&image).unwrap(), "readable again");
 }
+
+#[test]
+fn an_error_while_making_a_segment_stops_the_log_unless_it_is_space() {
+    for op in [Op::Create, Op::Write, Op::Sync, Op::Rename, Op::DirSync] {
+        let (disk, log, mut model) = started();
+        disk.fail(1, Fault::Io, move |found, path| {
+            found == op && (path.ends_with(".tmp") || path == "journal")
+        });
+        let big: Vec<_> = (0..60).map(|n| line(n, 1400)).collect();
+        assert_eq!(model.append(&log, "s", big).unwrap_err().kind(), ErrorKind::Io, "{op:?}");
+        stopped_but_readable(disk, log, &model);
+    }
+}
+
+#[test]
+fn a_full_disk_for_journal_and_store_at_once_stops_the_log_for_good() {
+    let (disk, log, _) = started();
+    let session = log.session("s").unwrap();
+    let big: Vec<Vec<u8>> = (0..60).map(|n| line(n, 1400)).collect();
+    let entries: Vec<_> = big.iter().map(|l| Entry::new(Kind::Message, l.as_slice())).collect();
+    let ticket = session.submit(&entries).unwrap();
+    disk.fail(usize::MAX, Fault::NoSpace, |op, path| {
+        op == Op::Write && (path.ends_with(".tmp") || path == "events.redb")
+    });
+    assert_eq!(log.checkpoint().unwrap_err().kind(), ErrorKind::Full);
+    assert_eq!(ticket.wait().unwrap_err().kind(), ErrorKind::Full);
+    // The batch that did not fit must not wash the earlier reason away.
+    let refused = session.append(Entry::new(Kind::Message, b"{}")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Poisoned, "{refused}");
+}

@@ -206,9 +206,25 @@ fn a_file_that_grew_adds_what_is_new_and_one_that_shrank_or_changed_is_a_conflic
     for cut in cuts {
         std::fs::write(&path, &whole[..cut]).unwrap();
         let report = import(&log, &path);
-        let id = report.session.unwrap();
+        let id = report.session.clone().unwrap();
         assert!(export(&log, &id) == whole[..cut], "cut at {cut}");
         outcomes.push(report.outcome);
+        // What the report says is what the session holds, now and at any later import.
+        for report in [&report, &import(&log, &path)] {
+            let info = log.snapshot().unwrap().session(&id).unwrap().unwrap();
+            assert_eq!(report.quarantined_spans, info.count(Kind::Damaged), "cut at {cut}");
+            let others = info.count(Kind::Damaged) + info.count(Kind::Blank);
+            assert_eq!(report.records, info.events - others, "cut at {cut}");
+            for span in &report.quarantined {
+                let event = log.read(&id, span.seq..=span.seq).unwrap().next().unwrap().unwrap();
+                assert_eq!(
+                    (event.kind(), event.bytes().len() as u64),
+                    (Kind::Damaged, span.length)
+                );
+                let start = span.offset as usize;
+                assert_eq!(event.bytes(), &whole[start..start + event.bytes().len()]);
+            }
+        }
     }
     assert_eq!(outcomes, [Outcome::Imported, Outcome::Grown, Outcome::Grown]);
     let id = log.sessions().unwrap()[0].id.clone();
@@ -254,4 +270,32 @@ fn a_dry_run_and_a_strict_refusal_change_nothing() {
     let report = jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();
     let id = report.session.unwrap();
     assert_eq!(log.snapshot().unwrap().session(&id).unwrap().unwrap().count(Kind::Damaged), 1);
+}
+
+#[test]
+fn two_imports_of_a_file_at_once_add_it_once() {
+    let scratch = tempfile::tempdir().unwrap();
+    let log = EventLog::open(scratch.path().join("log")).unwrap();
+    let path = &own_files()[0];
+    let bytes = std::fs::read(path).unwrap();
+    let mut inner = None;
+    let outer = jsonl::import(&log, open(path), &ImportOptions::default(), &mut |_| {
+        if inner.is_none() {
+            inner = Some(import(&log, path).outcome);
+        }
+    });
+    assert_eq!(inner, Some(Outcome::Imported));
+    assert_eq!(outer.unwrap_err().kind(), eventlog::ErrorKind::Conflict);
+    let id = log.sessions().unwrap()[0].id.clone();
+    assert!(export(&log, &id) == bytes);
+    assert_eq!(import(&log, path).outcome, Outcome::Unchanged);
+}
+
+#[test]
+fn a_run_with_a_very_long_name_is_imported() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("t.jsonl");
+    let line = std::fs::read_to_string(&own_files()[0]).unwrap();
+    std::fs::write(&path, line.replace("\"run-1\"", &format!("\"{}\"", "r".repeat(3000)))).unwrap();
+    round_trip(&path, false);
 }

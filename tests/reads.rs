@@ -150,7 +150,14 @@ fn a_snapshot_does_not_change_while_the_log_does() {
         |n: u64| (0..n).for_each(|_| _ = session.append(Entry::new(Kind::Message, b"{}")).unwrap());
     add(10);
     let ten = log.snapshot().unwrap();
-    add(5);
+    session.append(Entry::new(Kind::Message, b"{}").run("run-9")).unwrap();
+    let mut attributes = eventlog::Attributes::default();
+    attributes.workspace = Some("/later".into());
+    session.describe(&attributes).unwrap();
+    log.session("described").unwrap().describe(&attributes).unwrap();
+    let before = ten.session("s").unwrap().unwrap();
+    assert_eq!((before.last_run, before.runs, before.attributes.workspace), (None, 0, None));
+    add(4);
     let fifteen = log.snapshot().unwrap();
     log.checkpoint().unwrap();
     add(5);
@@ -158,9 +165,10 @@ fn a_snapshot_does_not_change_while_the_log_does() {
     for (snapshot, count) in [(&ten, 10), (&fifteen, 15)] {
         assert_eq!(snapshot.read("s", ..).unwrap().count(), count);
         assert_eq!(snapshot.session("s").unwrap().unwrap().events, count as u64);
-        assert_eq!(snapshot.sessions().count(), 1, "a session that came later does not show");
-        assert!(snapshot.session("new").unwrap().is_none());
+        assert!(snapshot.session("new").unwrap().is_none(), "a session that came later");
     }
+    assert_eq!(ten.sessions().count(), 1, "sessions that came later do not show");
+    assert_eq!(fifteen.sessions().count(), 2);
     assert_eq!(log.read("s", ..).unwrap().count(), 20);
 }
 

@@ -288,3 +288,21 @@ fn a_second_writer_is_told_who_the_first_is() {
     log.close().unwrap();
     assert!(contents(&open(&disk).unwrap()).is_empty());
 }
+
+#[test]
+fn journal_directory_of_an_interrupted_creation_is_made_durable_before_it_is_used() {
+    // Every point at which a first open can be killed, in memory only: nothing but what is flushed later is durable.
+    let probe = SimDisk::new();
+    open(&probe).unwrap().close().unwrap();
+    for cut in 0..probe.trace().len() as u64 {
+        let disk = SimDisk::new();
+        disk.cut_after(cut);
+        drop(open(&disk));
+        disk.heal();
+        let Ok(log) = open(&disk) else { panic!("cut {cut}: the second open works") };
+        let mut model = Model::default();
+        model.append(&log, "s", vec![line(0, 100)]).unwrap();
+        let image = disk.crash(&mut |_| Fate::Dropped);
+        model.check(&open(&image).unwrap(), &format!("cut {cut}"));
+    }
+}

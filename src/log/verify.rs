@@ -220,6 +220,10 @@ impl Walk<'_> {
         let Some(Counted { record: counted, broken }) = counted else { return };
         self.report.sessions += 1;
         let number = counted.number;
+        if broken {
+            // Without all events nobody knows which of them the marks mean.
+            self.marks.retain(|key, _| key.0 != number);
+        }
         let location = format!("events.redb, record of session {number}");
         let record = match self.reader().record(number) {
             Ok(Some(record)) => record,
