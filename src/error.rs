@@ -17,10 +17,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum ErrorKind {
     /// Another process has the log open for writing; [`Error::owner`] names it.
     Locked,
-    /// Bytes on disk are not what was written; [`Error::place`] says where. Nothing was changed.
+    /// Bytes on disk are not what was written; [`Error::place`] says where. No event was changed.
     Corrupt,
     /// The last batch of the journal is damaged, and the bytes cannot tell whether it had been
-    /// acknowledged. Nothing was changed; [`Builder::drop_last_batch`](crate::Builder::drop_last_batch) decides.
+    /// acknowledged. No event was changed; [`Builder::drop_last_batch`](crate::Builder::drop_last_batch) decides.
     Ambiguous,
     /// A session, an event or a log that does not exist.
     NotFound,
@@ -134,7 +134,9 @@ impl Error {
     /// An operating-system error while doing `what`. No space left becomes [`ErrorKind::Full`].
     pub(crate) fn io(what: impl fmt::Display, source: io::Error) -> Error {
         let kind = match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ErrorKind::Full,
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => ErrorKind::Full,
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             _ => ErrorKind::Io,
         };
@@ -166,15 +168,15 @@ impl Error {
         let mut error = Error::new(ErrorKind::Corrupt, format!("{file}{at}: {message}"));
         error.0.place = Some(Place { file, offset, batch: None });
         error.with_hint(
-            "nothing was changed; run `eventlog verify` for the extent, and restore the named file \
-             from a copy",
+            "no event was changed; `eventlog verify` tells what else is damaged, and the named file can \
+             be restored from a copy",
         )
     }
 
     pub(crate) fn newer_format(file: &str, found: u32, ours: u32) -> Error {
         let message = format!("{file} has format version {found}; this build knows up to {ours}");
         Error::new(ErrorKind::NewerFormat, message)
-            .with_hint("use a newer version of eventlog for this log; nothing was changed")
+            .with_hint("use a newer version of eventlog for this log")
     }
 
     pub(crate) fn with_kind(mut self, kind: ErrorKind) -> Error {

@@ -72,3 +72,4 @@ pub use log::{
     SessionInfo, Snapshot, Stats, Sync, Ticket, VerifyReport,
 };
 pub use memtable::Attributes;
+pub use store::panics_are_caught;

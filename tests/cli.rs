@@ -158,7 +158,7 @@ fn a_session_is_named_by_id_prefix_last_or_number() {
     }
     let output = run(dir, &["show", "demo-"]);
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(5));
+    assert_eq!(output.status.code(), Some(2));
     assert!(stderr.contains("demo-other") && stderr.contains(ID), "{stderr}");
     expect(3, dir, &["show", "nothing"]);
     expect(3, dir, &["show", "@9"]);
@@ -395,4 +395,148 @@ fn a_closed_pipe_ends_quietly() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn a_damaged_journal_is_reported_by_every_reading_command_every_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut child = eventlog(dir.path(), &["append", "s"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut acks = BufReader::new(child.stdout.take().unwrap()).lines();
+    for line in std::fs::read_to_string(demo()).unwrap().lines().take(3) {
+        writeln!(child.stdin.as_ref().unwrap(), "{line}").unwrap();
+        acks.next().unwrap().unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let journal = dir.path().join("log/journal");
+    let segment = std::fs::read_dir(&journal).unwrap().next().unwrap().unwrap().path();
+    let whole = std::fs::read(&segment).unwrap();
+    let end = whole.iter().rposition(|b| *b != 0).unwrap();
+    let flipped = |at: usize| {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    let mut zeroed = whole.clone();
+    let second = whole.windows(4).enumerate().filter(|(_, w)| w == b"EVLB").nth(1).unwrap().0;
+    zeroed[4096..second].fill(0);
+    for damaged in [flipped(end - 60), flipped(4096 + 30), zeroed] {
+        std::fs::write(&segment, damaged).unwrap();
+        for _ in 0..2 {
+            for args in [&["verify"][..], &["sessions"], &["stats"], &["export", "s"], &["recover"]]
+            {
+                let output = run(dir.path(), args);
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.code(), Some(4), "{args:?}: {stderr}");
+                assert!(output.stdout.is_empty());
+            }
+        }
+    }
+    std::fs::write(&segment, whole).unwrap();
+    assert_eq!(expect(0, dir.path(), &["show", "s"]).lines().count(), 3);
+}
+
+#[test]
+fn a_log_with_missing_parts_is_damaged_not_absent() {
+    let dir = imported();
+    let log = dir.path().join("log");
+    let journal = log.join("journal");
+    let away = dir.path().join("away");
+    for part in [log.join("events.redb"), journal] {
+        std::fs::rename(&part, &away).unwrap();
+        for args in [&["verify"][..], &["export", ID], &["recover"], &["append", "s"]] {
+            let output = run(dir.path(), args);
+            let stderr = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(4), "{args:?}: {stderr}");
+            assert!(stderr.contains("restore"), "{stderr}");
+        }
+        if part.is_dir() {
+            std::fs::remove_dir(&part).unwrap();
+        }
+        std::fs::rename(&away, &part).unwrap();
+    }
+    expect(0, dir.path(), &["verify"]);
+}
+
+#[test]
+fn export_writes_to_devices_and_through_links() {
+    let dir = imported();
+    let demo_bytes = std::fs::read(demo()).unwrap();
+    expect(0, dir.path(), &["export", ID, "-o", "/dev/null"]);
+    use std::os::unix::fs::FileTypeExt;
+    assert!(std::fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    std::fs::create_dir(dir.path().join("sub")).unwrap();
+    std::fs::write(dir.path().join("sub/target.jsonl"), "old").unwrap();
+    let link = dir.path().join("link.jsonl");
+    std::os::unix::fs::symlink("sub/target.jsonl", &link).unwrap();
+    expect(5, dir.path(), &["export", ID, "-o", "link.jsonl"]);
+    expect(0, dir.path(), &["export", ID, "-o", "link.jsonl", "--force"]);
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert!(std::fs::read(dir.path().join("sub/target.jsonl")).unwrap() == demo_bytes);
+    std::os::unix::fs::symlink("nowhere/x.jsonl", dir.path().join("dangling")).unwrap();
+    expect(6, dir.path(), &["export", ID, "-o", "dangling", "--force"]);
+    expect(6, dir.path(), &["export", ID, "-o", "sub", "--force"]);
+}
+
+#[test]
+fn a_dry_run_creates_nothing_and_compares_with_what_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = demo();
+    let args = ["import", "--dry-run", "--json", path.to_str().unwrap()];
+    let lines = json_lines(&expect(0, dir.path(), &args));
+    assert_eq!(lines[0]["outcome"], "imported");
+    assert!(!dir.path().join("log").exists());
+    expect(0, dir.path(), &["import", path.to_str().unwrap()]);
+    assert_eq!(json_lines(&expect(0, dir.path(), &args))[0]["outcome"], "unchanged");
+}
+
+#[test]
+fn what_is_no_file_is_refused_and_never_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let lines = json_lines(&expect(6, dir.path(), &["import", "--json", "fifo"]));
+    let file = lines.iter().find(|line| line["type"] == "file").unwrap();
+    assert_eq!(file["outcome"], "failed");
+    for key in ["format", "session", "bytes", "records", "quarantined", "findings", "message"] {
+        assert!(file.get(key).is_some(), "{key}: {file}");
+    }
+    expect(2, dir.path(), &["import", "-"]);
+    use std::os::unix::ffi::OsStrExt;
+    let odd = dir.path().join(std::ffi::OsStr::from_bytes(b"odd-\xFF.jsonl"));
+    std::fs::copy(demo(), &odd).unwrap();
+    let output = eventlog(dir.path(), &["import"]).arg(&odd).output().unwrap();
+    assert!(output.status.success());
+}
+
+#[test]
+fn piped_text_is_what_was_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let odd = "bad\u{1b}[31mred\u{1}\u{7f}";
+    let demo = std::fs::read_to_string(demo()).unwrap();
+    std::fs::write(dir.path().join("o.jsonl"), format!("{demo}{odd}\n")).unwrap();
+    expect(7, dir.path(), &["import", "o.jsonl"]);
+    assert!(expect(0, dir.path(), &["show", ID]).ends_with(&format!("\tdamaged\t{odd}\n")));
+}
+
+#[test]
+fn names_with_an_at_sign_are_never_taken_over_by_a_session() {
+    let dir = imported();
+    let mut child = eventlog(dir.path(), &["append", "@1"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let line = std::fs::read_to_string(demo()).unwrap();
+    writeln!(child.stdin.take().unwrap(), "{}", line.lines().next().unwrap()).unwrap();
+    assert!(child.wait().unwrap().success());
+    assert!(expect(0, dir.path(), &["show", "@2", "--to", "0"]).contains(ID));
+    assert_eq!(expect(0, dir.path(), &["show", "\\@1"]).lines().count(), 1);
+    expect(2, dir.path(), &["export", ""]);
+    let rows = json_lines(&expect(0, dir.path(), &["sessions", "--json"]));
+    assert!(rows.iter().all(|row| row["format"] == "transcript"), "{rows:?}");
 }

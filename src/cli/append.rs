@@ -4,10 +4,10 @@ use std::io::BufRead;
 
 use clap::Args;
 use eventlog::format::{self, Damage};
-use eventlog::{Entry, Kind, Session, Terminator};
+use eventlog::{Attributes, Entry, Kind, Session, Terminator};
 use serde::Serialize;
 
-use super::output::Output;
+use super::output::{Output, plural};
 use super::{Exit, Failure, Global, place};
 
 /// Append JSONL lines from stdin to a session
@@ -34,7 +34,10 @@ impl Append {
         let log = place::open_to_write(global, true, output)?;
         let session = log.session(&self.session)?;
         let line_bytes_max = log.max_entry_bytes();
-        let mut appender = Appender { session, rest: Vec::new(), damaged: 0, line_bytes_max };
+        let known = log.snapshot()?.session(&self.session)?;
+        let names_format = known.is_none_or(|session| session.attributes.format.is_none());
+        let mut appender =
+            Appender { session, names_format, rest: Vec::new(), damaged: 0, line_bytes_max };
         let mut stdin = std::io::BufReader::with_capacity(BUFFER_BYTES, std::io::stdin().lock());
         loop {
             let available = match stdin.fill_buf() {
@@ -53,7 +56,9 @@ impl Append {
         drop(appender);
         log.close()?;
         if damaged > 0 {
-            output.warn(&format!("{damaged} lines are no records and were appended as damaged"));
+            let lines = plural(damaged, "line");
+            output
+                .warn(&format!("appended as damaged, being no record of a known format: {lines}"));
             return Ok(Exit::Partial);
         }
         Ok(Exit::Fine)
@@ -66,6 +71,8 @@ fn cannot_read(error: std::io::Error) -> Failure {
 
 struct Appender {
     session: Session,
+    /// The session does not know its format yet.
+    names_format: bool,
     /// The beginning of a line whose end has not come yet.
     rest: Vec<u8>,
     damaged: u64,
@@ -104,7 +111,14 @@ impl Appender {
                 [line @ .., b'\r'] => (line, Terminator::CrLf),
                 line => (line, Terminator::Lf),
             };
-            let entry = entry(line).terminator(terminator);
+            let (entry, format) = entry(line);
+            let entry = entry.terminator(terminator);
+            if let (Some(format), true) = (format, self.names_format) {
+                let mut attributes = Attributes::default();
+                attributes.format = Some(format.to_owned());
+                self.session.describe(&attributes)?;
+                self.names_format = false;
+            }
             self.damaged += u64::from(entry.kind() == Kind::Damaged);
             entries.push(entry);
         }
@@ -119,16 +133,17 @@ impl Appender {
     }
 }
 
-fn entry(line: &[u8]) -> Entry<'_> {
+/// The entry for a line, and the format of which it is a record.
+fn entry(line: &[u8]) -> (Entry<'_>, Option<&'static str>) {
     if line.iter().all(u8::is_ascii_whitespace) {
-        return Entry::new(Kind::Blank, line);
+        return (Entry::new(Kind::Blank, line), None);
     }
     let mut damage = Damage::BadJson;
     for format in format::all() {
         match format.classify(line) {
-            Ok(record) => return record.into_entry(line),
+            Ok(record) => return (record.into_entry(line), Some(format.name())),
             Err(found) => damage = found,
         }
     }
-    Entry::new(Kind::Damaged, line).detail(damage as u8)
+    (Entry::new(Kind::Damaged, line).detail(damage as u8), None)
 }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use eventlog::io::{Replacement, StdDir};
+use eventlog::io::{Replacement, StdDir, Target};
 use eventlog::{Snapshot, jsonl};
 use serde::Serialize;
 
-use super::output::Output;
+use super::output::{Output, plural};
 use super::progress::Progress;
 use super::{Exit, Failure, Global, place};
 
@@ -47,7 +47,11 @@ impl Export {
                 "name a file with -o FILE, or leave out --json",
             ));
         }
-        if !to_stdout && !self.force && self.output.symlink_metadata().is_ok() {
+        let target = match to_stdout {
+            true => None,
+            false => Some(StdDir::target(&self.output).map_err(|e| self.cannot_write(&e))?),
+        };
+        if let (Some(Target::File(..)), false) = (&target, self.force) {
             let message = format!("{} exists already", self.output.display());
             let hint = "choose another name, or give --force to replace it".to_owned();
             return Err(Failure::Own(Exit::Conflict, "conflict", message, Some(hint)));
@@ -55,10 +59,8 @@ impl Export {
         let log = place::open_to_read(global, output)?;
         let snapshot = log.snapshot()?;
         let id = place::session_id(&snapshot, &self.session)?;
-        if to_stdout {
-            return self.to_stdout(&snapshot, &id, output);
-        }
-        let written = self.to_file(&snapshot, &id, output)?;
+        let Some(target) = target else { return self.to_stdout(&snapshot, &id, output) };
+        let written = self.to_file(&snapshot, &id, target, output)?;
         if output.json {
             let path = place::display(&self.output);
             let (bytes, events) = (written.bytes, written.events);
@@ -72,9 +74,9 @@ impl Export {
             })?;
         } else {
             output.note(&format!(
-                "wrote {} events, {} bytes to {}",
-                written.events,
-                written.bytes,
+                "wrote {}, {} to {}",
+                plural(written.events, "event"),
+                plural(written.bytes, "byte"),
                 self.output.display()
             ));
         }
@@ -105,29 +107,33 @@ impl Export {
         &self,
         snapshot: &Snapshot,
         id: &str,
+        target: Target,
         output: &mut Output,
     ) -> Result<jsonl::Exported, Failure> {
-        let path = &self.output;
-        let failed = |error: std::io::Error| {
-            let hint = "check the directory and the space on the device".to_owned();
-            let message = format!("cannot write {}: {error}", path.display());
-            Failure::Own(Exit::InputOutput, "io", message, Some(hint))
-        };
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-            let message = format!("{} is not the name of a file", path.display());
-            return Err(Failure::usage(message, "give -o the name of a file in UTF-8"));
-        };
-        let parent = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        let dir = StdDir::open(parent).map_err(failed)?;
-        let mut file = Replacement::create(Arc::new(dir), name).map_err(failed)?;
         let total = snapshot.session(id)?.map_or(0, |session| session.bytes);
         let progress = Progress::bytes(output, "exporting", total);
-        let written = jsonl::export(snapshot, id, .., &mut file, &mut |n| progress.set(n))?;
-        file.commit().map_err(failed)?;
-        Ok(written)
+        let failed = |error| self.cannot_write(&error);
+        match target {
+            // A device or a pipe is written to, never replaced.
+            Target::Stream(mut stream) => {
+                let written =
+                    jsonl::export(snapshot, id, .., &mut stream, &mut |n| progress.set(n))?;
+                stream.flush().map_err(failed)?;
+                Ok(written)
+            }
+            Target::Absent(dir, name) | Target::File(dir, name) => {
+                let mut file = Replacement::create(Arc::new(dir), &name).map_err(failed)?;
+                let written = jsonl::export(snapshot, id, .., &mut file, &mut |n| progress.set(n))?;
+                file.commit().map_err(failed)?;
+                Ok(written)
+            }
+        }
+    }
+
+    fn cannot_write(&self, error: &std::io::Error) -> Failure {
+        let hint = "check the directory and the space on the device".to_owned();
+        let message = format!("cannot write {}: {error}", self.output.display());
+        Failure::Own(Exit::InputOutput, "io", message, Some(hint))
     }
 }
 

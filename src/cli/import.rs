@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use eventlog::io::{Dir, EntryKind, OpenMode, StdDir};
+use eventlog::io::{Dir, EntryKind, StdDir};
 use eventlog::jsonl::{self, FileReport, ImportOptions, Outcome};
 use eventlog::{Error, ErrorKind, EventLog};
 use serde::Serialize;
 
-use super::output::Output;
+use super::output::{Output, plural};
 use super::progress::Progress;
 use super::{Exit, Failure, Global, interrupt, place, time};
 
@@ -51,7 +51,7 @@ struct Finding {
     message: String,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct FileLine {
     r#type: &'static str,
     path: String,
@@ -95,25 +95,38 @@ impl Import {
         {
             return Err(Failure::usage("--as goes with one file", "import the files one by one"));
         }
+        if self.paths.iter().any(|path| path == Path::new("-")) {
+            let hint = "`eventlog append SESSION` takes lines from stdin";
+            return Err(Failure::usage("import reads files, not stdin", hint));
+        }
         let start = Instant::now();
-        let mut files = Vec::new();
+        let mut found = Found::default();
         let mut summary = Summary { r#type: "summary", ..Summary::default() };
         for path in &self.paths {
-            if let Err((path, error)) = collect(path, true, &mut files) {
+            if let Err((path, error)) = found.collect(path, true) {
                 self.report_failure(&path, &Error::from_io("cannot read", &path, error), output)?;
                 summary.files += 1;
                 summary.failed += 1;
             }
         }
-        let log = place::open_to_write(global, true, output)?;
+        if found.skipped > 0 {
+            let what = plural(found.skipped, "link or special file");
+            output.note(&format!("passed over {what} in the directories"));
+        }
+        // A dry run creates nothing, not even the log.
+        let log = match self.dry_run {
+            true if !EventLog::exists(place::log_dir(global)?) => None,
+            true => Some(place::open_to_read(global, output)?),
+            false => Some(place::open_to_write(global, true, output)?),
+        };
         interrupt::attend();
-        for path in &files {
+        for path in &found.files {
             if interrupt::interrupted() {
-                log.close()?;
+                log.map_or(Ok(()), EventLog::close)?;
                 return Err(Failure::Interrupted);
             }
             summary.files += 1;
-            match self.import(&log, path, output) {
+            match self.import(log.as_ref(), path, output) {
                 Ok(report) => self.report(path, report, &mut summary, output)?,
                 Err(error) => {
                     summary.failed += 1;
@@ -125,7 +138,7 @@ impl Import {
                 }
             }
         }
-        log.close()?;
+        log.map_or(Ok(()), EventLog::close)?;
         summary.seconds = time::seconds_since(start);
         self.report_summary(&summary, output)?;
         Ok(match &summary {
@@ -139,18 +152,26 @@ impl Import {
         })
     }
 
-    fn import(&self, log: &EventLog, path: &Path, output: &Output) -> Result<FileReport, Error> {
+    fn import(
+        &self,
+        log: Option<&EventLog>,
+        path: &Path,
+        output: &Output,
+    ) -> Result<FileReport, Error> {
         let failed = |error| Error::from_io("cannot open", path, error);
-        let (dir, name) = split(path).map_err(failed)?;
-        let file = dir.open(&name, OpenMode::Read).map_err(failed)?;
+        let file = StdDir::open_file(path).map_err(failed)?;
         let total = file.len().map_err(failed)?;
+        let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let progress = Progress::bytes(output, &name, total);
         let mut options = ImportOptions::default();
         options.session = self.session.clone();
         options.origin = Some(place::display(&std::path::absolute(path).unwrap_or(path.into())));
         options.strict = self.strict;
         options.dry_run = self.dry_run;
-        jsonl::import(log, file, &options, &mut |n| progress.set(n))
+        match log {
+            Some(log) => jsonl::import(log, file, &options, &mut |n| progress.set(n)),
+            None => jsonl::examine(file, &options, &mut |n| progress.set(n)),
+        }
     }
 
     fn report(
@@ -175,15 +196,17 @@ impl Import {
         }
         let session = report.session.as_deref().unwrap_or("-");
         let mut text = format!(
-            "{}\t{}\t{session}\t{} records\t{} new",
+            "{}\t{}\t{session}\t{}\t{} new",
             path.display(),
             report.outcome.name(),
-            report.records,
+            plural(report.records, "record"),
             report.new_records
         );
-        if report.quarantined_spans > 0 {
-            let bytes = report.quarantined_bytes;
-            text += &format!("\t{} spans ({bytes} bytes) quarantined", report.quarantined_spans);
+        let kept = !matches!(report.outcome, Outcome::Conflict | Outcome::Refused);
+        if report.quarantined_spans > 0 && kept {
+            let spans = plural(report.quarantined_spans, "span");
+            let bytes = plural(report.quarantined_bytes, "byte");
+            text += &format!("\t{spans} ({bytes}) quarantined");
         }
         if let Some(message) = &report.message {
             text += &format!("\t{message}");
@@ -202,11 +225,12 @@ impl Import {
     ) -> Result<(), Failure> {
         let message = error.to_string();
         if output.json {
-            output.json(&FailedLine {
+            output.json(&FileLine {
                 r#type: "file",
                 path: place::display(path),
                 outcome: "failed",
-                message: &message,
+                message: Some(message.clone()),
+                ..FileLine::default()
             })?;
         } else {
             output.bytes("", format!("{}\tfailed\t-", path.display()).as_bytes())?;
@@ -231,23 +255,15 @@ impl Import {
             parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
         let tried = if self.dry_run { " (dry run: nothing was changed)" } else { "" };
         output.note(&format!(
-            "{} files: {}; {} records, {} in {:.2} s{tried}",
-            summary.files,
+            "{}: {}; {}, {} in {:.2} s{tried}",
+            plural(summary.files, "file"),
             if parts.is_empty() { "none".to_owned() } else { parts.join(", ") },
-            summary.records,
+            plural(summary.records, "record"),
             super::output::size(summary.bytes),
             summary.seconds,
         ));
         Ok(())
     }
-}
-
-#[derive(Serialize)]
-struct FailedLine<'a> {
-    r#type: &'a str,
-    path: String,
-    outcome: &'a str,
-    message: &'a str,
 }
 
 fn file_line(path: &Path, report: FileReport) -> FileLine {
@@ -313,33 +329,37 @@ fn file_line(path: &Path, report: FileReport) -> FileLine {
 
 type Unreadable = (PathBuf, std::io::Error);
 
-/// The files that a path means: itself, or the `*.jsonl` files below it, in order of their names. Symbolic links
-/// inside a directory are not followed.
-fn collect(path: &Path, named: bool, files: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
-    let failed = |error| (path.to_owned(), error);
-    if named && !path.is_dir() {
-        files.push(path.to_owned());
-        return Ok(());
-    }
-    let mut entries = StdDir::open(path).and_then(|dir| dir.list()).map_err(failed)?;
-    entries.sort_by(|a, b| a.name.cmp(&b.name));
-    for entry in entries {
-        let child = path.join(&entry.name);
-        match entry.kind {
-            EntryKind::Dir => collect(&child, false, files)?,
-            EntryKind::File if child.extension().is_some_and(|e| e == "jsonl") => files.push(child),
-            _ => {}
-        }
-    }
-    Ok(())
+/// The files that the paths mean.
+#[derive(Default)]
+struct Found {
+    files: Vec<PathBuf>,
+    /// Links, pipes and devices inside of directories.
+    skipped: u64,
 }
 
-fn split(path: &Path) -> std::io::Result<(StdDir, String)> {
-    let name = path.file_name().and_then(|name| name.to_str());
-    let name = name.ok_or_else(|| std::io::Error::other("the file's name is not UTF-8"))?;
-    let parent = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    Ok((StdDir::open(parent)?, name.to_owned()))
+impl Found {
+    /// A file itself, or the `*.jsonl` files below a directory, in order of their names. Symbolic links inside a
+    /// directory are not followed.
+    fn collect(&mut self, path: &Path, named: bool) -> Result<(), Unreadable> {
+        let failed = |error| (path.to_owned(), error);
+        if named && !path.is_dir() {
+            self.files.push(path.to_owned());
+            return Ok(());
+        }
+        let mut entries = StdDir::open(path).and_then(|dir| dir.list()).map_err(failed)?;
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        for entry in entries {
+            let child = path.join(&entry.name);
+            match entry.kind {
+                EntryKind::Dir => self.collect(&child, false)?,
+                EntryKind::File => {
+                    if child.extension().is_some_and(|e| e == "jsonl") {
+                        self.files.push(child);
+                    }
+                }
+                EntryKind::Symlink | EntryKind::Other => self.skipped += 1,
+            }
+        }
+        Ok(())
+    }
 }

@@ -98,6 +98,7 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     interrupt::install();
+    quiet_caught_panics();
     let mut output = Output::new(&cli.global);
     let result = run(&cli, &mut output).and_then(|exit| {
         output.flush()?;
@@ -107,6 +108,17 @@ pub(crate) fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(failure) => output.fail(&failure).into(),
     }
+}
+
+/// Damage in the store can make code below panic; the library catches that and reports it, and nobody needs to
+/// read it twice.
+fn quiet_caught_panics() {
+    let default = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !eventlog::panics_are_caught() {
+            default(info);
+        }
+    }));
 }
 
 fn run(cli: &Cli, output: &mut Output) -> Result<Exit, Failure> {

@@ -18,7 +18,9 @@ pub(crate) enum Colour {
 
 /// Where a command prints to.
 pub(crate) struct Output {
-    stdout: io::BufWriter<anstream::AutoStream<io::Stdout>>,
+    stdout: io::BufWriter<io::Stdout>,
+    /// stdout shows colour.
+    colour: bool,
     stderr: anstream::AutoStream<io::Stderr>,
     pub(crate) json: bool,
     pub(crate) quiet: bool,
@@ -40,10 +42,9 @@ impl Output {
         };
         choice.write_global();
         Output {
-            stdout: io::BufWriter::with_capacity(
-                64 << 10,
-                anstream::AutoStream::new(io::stdout(), choice),
-            ),
+            // Data goes out as it is; colour is added by us alone.
+            stdout: io::BufWriter::with_capacity(64 << 10, io::stdout()),
+            colour: shows_colour(choice),
             stderr: anstream::AutoStream::new(io::stderr(), choice),
             json: global.json,
             quiet: global.quiet,
@@ -104,7 +105,7 @@ impl Output {
         table.load_style(presets::NOTHING);
         table.set_header(header.iter().map(|text| Cell::new(*text)));
         for row in rows {
-            table.add_row(row.iter().map(|cell| Printable(cell).to_string()));
+            table.add_row(row.iter().map(|cell| Printable(&one_line(cell)).to_string()));
         }
         for index in right_aligned {
             if let Some(column) = table.column_mut(*index) {
@@ -115,7 +116,7 @@ impl Output {
             let line = line.trim_end();
             match index {
                 0 if line.is_empty() => {}
-                0 => writeln!(self.stdout, "{BOLD}{line}{BOLD:#}")?,
+                0 if self.colour => writeln!(self.stdout, "{BOLD}{line}{BOLD:#}")?,
                 _ => writeln!(self.stdout, "{line}")?,
             }
         }
@@ -179,7 +180,9 @@ struct JsonError<'a> {
 /// A usage error for programs; clap prints the one for people.
 pub(crate) fn print_usage_error(error: &clap::Error) {
     let rendered = error.to_string();
-    let message = rendered.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let lines = rendered.lines().map(str::trim).take_while(|line| !line.is_empty());
+    let message = lines.collect::<Vec<_>>().join(" ");
+    let message = message.trim_start_matches("error: ");
     let hint = Some("run `eventlog help`");
     let value = JsonError { r#type: "error", kind: "usage", message, hint };
     if let Ok(text) = serde_json::to_string(&value) {
@@ -208,6 +211,15 @@ fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
+fn shows_colour(choice: anstream::ColorChoice) -> bool {
+    match choice {
+        anstream::ColorChoice::Auto => {
+            anstream::AutoStream::choice(&io::stdout()) != anstream::ColorChoice::Never
+        }
+        choice => choice != anstream::ColorChoice::Never,
+    }
+}
+
 /// A cell that stays on its line and in its column.
 fn one_line(text: &str) -> String {
     text.chars()
@@ -218,6 +230,12 @@ fn one_line(text: &str) -> String {
             c => c.to_string(),
         })
         .collect()
+}
+
+/// A number and what is counted.
+pub(crate) fn plural(n: u64, one: &str) -> String {
+    let ending = if one.ends_with("ch") { "es" } else { "s" };
+    if n == 1 { format!("1 {one}") } else { format!("{n} {one}{ending}") }
 }
 
 /// A size for people.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use etcetera::BaseStrategy;
 use eventlog::{ErrorKind, EventLog, SessionInfo, Snapshot};
 
-use super::output::Output;
+use super::output::{Output, plural};
 use super::{Exit, Failure, Global};
 
 /// The name of a log's directory beside the work it belongs to.
@@ -55,6 +55,12 @@ pub(crate) fn open_to_read(global: &Global, output: &mut Output) -> Result<Event
                 tell_recovery(&log, output);
                 log.close()?;
             }
+            Err(error) if is_permission_denied(&error) => {
+                let message =
+                    "the log was not closed cleanly, and recovering it needs write access";
+                let hint = format!("let its owner run `eventlog recover` ({error})");
+                return Err(Failure::Own(Exit::InputOutput, "io", message.to_owned(), Some(hint)));
+            }
             // Somebody else is just opening it.
             Err(error) if error.kind() == ErrorKind::Locked && patience > 0 => {
                 patience -= 1;
@@ -63,6 +69,16 @@ pub(crate) fn open_to_read(global: &Global, output: &mut Output) -> Result<Event
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+fn is_permission_denied(error: &eventlog::Error) -> bool {
+    let source = std::error::Error::source(error);
+    source.and_then(|source| source.downcast_ref::<std::io::Error>()).is_some_and(|error| {
+        matches!(
+            error.kind(),
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem
+        )
+    })
 }
 
 /// Opens the log for writing, creating it when `create`.
@@ -88,8 +104,8 @@ fn tell_recovery(log: &EventLog, output: &mut Output) {
     let recovery = log.recovery();
     if !recovery.clean {
         output.note(&format!(
-            "the log was not closed cleanly: recovered it, {} events came from the journal",
-            recovery.replayed_events
+            "the log was not closed cleanly: recovered it, {} came from the journal",
+            plural(recovery.replayed_events, "event")
         ));
     }
     if let Some(dropped) = &recovery.dropped {
@@ -101,10 +117,19 @@ fn tell_recovery(log: &EventLog, output: &mut Output) {
     }
 }
 
-/// The id of the session that is meant by a full id, a unique prefix, `@last`, or `@N` (the N-th newest, from 1).
+/// The id of the session that is meant by a full id, a unique prefix, `@last`, or `@N` (the N-th newest, from 1). What
+/// begins with `@` is never an id: no file that is imported can take these names. `\@x` is the session `@x`.
 pub(crate) fn session_id(snapshot: &Snapshot, argument: &str) -> Result<String, Failure> {
-    if snapshot.session(argument)?.is_some() {
-        return Ok(argument.to_owned());
+    if argument.is_empty() {
+        return Err(Failure::usage(
+            "the session is an empty text",
+            "give an id, the beginning of one, @last or @N",
+        ));
+    }
+    let literal = argument.strip_prefix('\\').filter(|rest| rest.starts_with('@'));
+    let id = literal.unwrap_or(argument);
+    if (literal.is_some() || !id.starts_with('@')) && snapshot.session(id)?.is_some() {
+        return Ok(id.to_owned());
     }
     if let Some(which) = argument.strip_prefix('@') {
         let number = if which == "last" { Some(1) } else { which.parse::<usize>().ok() };
@@ -140,7 +165,7 @@ pub(crate) fn session_id(snapshot: &Snapshot, argument: &str) -> Result<String, 
             }
             let message = format!("{argument:?} is the beginning of {} session ids", many.len());
             let hint = format!("give more of the id; candidates: {}", list.join(", "));
-            Err(Failure::Own(Exit::Conflict, "ambiguous_session", message, Some(hint)))
+            Err(Failure::Own(Exit::Usage, "usage", message, Some(hint)))
         }
     }
 }

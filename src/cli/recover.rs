@@ -4,7 +4,7 @@ use clap::Args;
 use eventlog::EventLog;
 use serde::Serialize;
 
-use super::output::Output;
+use super::output::{Output, plural};
 use super::{Exit, Failure, Global, place};
 
 /// Open a log that a crash left, and say what was found
@@ -39,6 +39,11 @@ impl Recover {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         let dir = place::log_dir(global)?;
         let builder = EventLog::builder().create(false);
+        if !EventLog::exists(&dir) && !dir.is_dir() {
+            let message = format!("there is no event log in {}", dir.display());
+            let hint = "say where it is with --log DIR".to_owned();
+            return Err(Failure::Own(Exit::NotFound, "not_found", message, Some(hint)));
+        }
         let log = builder.drop_last_batch(self.drop_last_batch).open(&dir)?;
         let recovery = log.recovery();
         log.close()?;
@@ -62,7 +67,7 @@ impl Recover {
         output.line(&if report.clean {
             "the log was closed cleanly; there was nothing to do".to_owned()
         } else {
-            format!("recovered {} events from the journal", report.replayed_events)
+            format!("recovered {} from the journal", plural(report.replayed_events, "event"))
         })?;
         if let Some(dropped) = &report.dropped {
             output.line(&format!(

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::output::Output;
+use super::output::{Output, plural};
 use super::progress::Progress;
 use super::{Exit, Failure, Global, place};
 
@@ -69,14 +69,14 @@ impl Verify {
             })?;
         } else {
             output.line(&format!(
-                "{} sessions, {} events, {} blocks, {} journal batches: {}",
-                report.sessions,
-                report.events,
-                report.blocks,
-                report.journal_batches,
+                "{}, {}, {}, {} in the journal: {}",
+                plural(report.sessions, "session"),
+                plural(report.events, "event"),
+                plural(report.blocks, "block"),
+                plural(report.journal_batches, "batch"),
                 match problems {
                     0 => "no problem found".to_owned(),
-                    n => format!("{n} problems found"),
+                    n => format!("{} found", plural(n as u64, "problem")),
                 }
             ))?;
         }

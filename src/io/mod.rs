@@ -22,7 +22,7 @@ use ::std::sync::Arc;
 
 pub use self::mmap::Mapping;
 pub use self::replace::Replacement;
-pub use self::std::StdDir;
+pub use self::std::{StdDir, Target};
 
 /// How [`Dir::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,8 @@ pub trait Dir: Debug + Send + Sync {
     fn sync(&self) -> io::Result<()>;
     /// Tries to take the kernel lock of a file of this directory, writing `owner` into it.
     fn try_lock(&self, name: &str, owner: &[u8]) -> io::Result<LockOutcome>;
+    /// Whether somebody holds that lock. May make a [`Dir::try_lock`] at the same moment see it held.
+    fn is_locked(&self, name: &str) -> io::Result<bool>;
 }
 
 /// An open file. All methods take `&self`; calls from several threads do not disturb each other.

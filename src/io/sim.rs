@@ -449,6 +449,10 @@ impl Dir for SimDir {
         state.locks.insert(path.clone(), owner.to_owned());
         Ok(LockOutcome::Acquired(Box::new(SimLock { disk: self.disk.clone(), path })))
     }
+
+    fn is_locked(&self, name: &str) -> io::Result<bool> {
+        Ok(self.disk.state.lock().locks.contains_key(&self.at(name)))
+    }
 }
 
 #[derive(Debug)]

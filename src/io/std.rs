@@ -53,8 +53,76 @@ impl StdDir {
         StdDir::open(path)
     }
 
+    /// Opens the regular file at `path`, whose name may be any bytes. Symbolic links are followed.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system reports; `InvalidInput` for what is no regular file: opening a pipe could wait for
+    /// ever.
+    pub fn open_file(path: impl AsRef<Path>) -> io::Result<Arc<dyn File>> {
+        let path = path.as_ref();
+        if !fs::metadata(path)?.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+        }
+        Ok(Arc::new(StdFile { file: options(OpenMode::Read).open(path)? }))
+    }
+
+    /// What stands at `path`, where something is to be written. Symbolic links are followed.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system reports: `NotFound` when the directory is not there, `IsADirectory`.
+    pub fn target(path: impl AsRef<Path>) -> io::Result<Target> {
+        let path = path.as_ref();
+        let dir_of = |path: &Path| match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => StdDir::open(parent),
+            _ => StdDir::open("."),
+        };
+        let name_of = |path: &Path| {
+            let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
+            name.ok_or_else(|| {
+                io::Error::new(io::ErrorKind::InvalidInput, "not a file name in UTF-8")
+            })
+        };
+        match fs::metadata(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound && path.symlink_metadata().is_err() => {
+                Ok(Target::Absent(dir_of(path)?, name_of(path)?))
+            }
+            Err(e) => Err(e),
+            Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+            Ok(found) if found.is_file() => {
+                let real = fs::canonicalize(path)?;
+                Ok(Target::File(dir_of(&real)?, name_of(&real)?))
+            }
+            Ok(_) => {
+                let file = OpenOptions::new().write(true).open(path)?;
+                Ok(Target::Stream(Box::new(file)))
+            }
+        }
+    }
+
     fn at(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+}
+
+/// What stands at the path of a file that is to be written; see [`StdDir::target`].
+pub enum Target {
+    /// Nothing: the directory and the name.
+    Absent(StdDir, String),
+    /// A regular file: its directory and its name, links resolved.
+    File(StdDir, String),
+    /// A device or a pipe: written to as it is, never replaced.
+    Stream(Box<dyn io::Write>),
+}
+
+impl ::std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        match self {
+            Target::Absent(dir, name) => f.debug_tuple("Absent").field(dir).field(name).finish(),
+            Target::File(dir, name) => f.debug_tuple("File").field(dir).field(name).finish(),
+            Target::Stream(_) => f.debug_tuple("Stream").finish(),
+        }
     }
 }
 
@@ -150,6 +218,18 @@ impl Dir for StdDir {
                 content.truncate(n);
                 Ok(LockOutcome::Busy(content))
             }
+            Err(TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    fn is_locked(&self, name: &str) -> io::Result<bool> {
+        let file = match fs::File::open(self.at(name)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(false),
+            other => other?,
+        };
+        match file.try_lock_shared() {
+            Ok(()) => Ok(false), // given back with the file
+            Err(TryLockError::WouldBlock) => Ok(true),
             Err(TryLockError::Error(e)) => Err(e),
         }
     }

@@ -73,8 +73,8 @@ pub(crate) enum Mode {
     Recover,
     /// The holder of the lock, told by the user to drop an ambiguous last batch.
     RecoverDropping,
-    /// A reader beside a writer that may be in the middle of a batch: whatever is not whole yet is not
-    /// there yet.
+    /// A reader, beside a writer that may be in the middle of a batch: the end is where the whole batches
+    /// end, and what stands there is reported as dropped, for the reader to judge.
     Follow,
 }
 
@@ -168,17 +168,10 @@ fn load(dir: &dyn Dir, epoch: Epoch, store_id: u128, mode: Mode) -> Result<Loade
     Ok(Loaded { epoch, content })
 }
 
-/// What a reader beside a writer takes instead of a map (see `io/mmap.rs`). A segment is written front
-/// to back: where the first batch is not there yet, nothing is.
+/// What a reader takes instead of a map (see `io/mmap.rs`).
 fn copy(file: &dyn File, len: u64) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; len.min(2 * FIRST_BATCH_OFFSET) as usize];
-    let mut filled = crate::io::read_full_at(file, &mut bytes, 0)?;
-    let start = bytes.get(FIRST_BATCH_OFFSET as usize..).unwrap_or_default();
-    if last_nonzero(start).is_some() {
-        bytes.resize(len as usize, 0);
-        let rest = bytes.get_mut(filled..).unwrap_or_default();
-        filled += crate::io::read_full_at(file, rest, filled as u64)?;
-    }
+    let mut bytes = vec![0; len as usize];
+    let filled = crate::io::read_full_at(file, &mut bytes, 0)?;
     bytes.truncate(filled);
     Ok(bytes)
 }
@@ -233,7 +226,6 @@ pub(crate) fn replay(
                 };
                 match (verdict, mode) {
                     (Verdict::Corrupt, _) => return Err(corrupt(&dropped)),
-                    (_, Mode::Follow) => {}
                     (Verdict::Ambiguous, Mode::Recover) => return Err(ambiguous(&dropped)),
                     _ => result.dropped = Some(dropped),
                 }
@@ -415,7 +407,8 @@ fn corrupt(dropped: &Dropped) -> Error {
         .with_batch(dropped.batch)
 }
 
-fn ambiguous(dropped: &Dropped) -> Error {
+/// The error for an [`Verdict::Ambiguous`] last batch.
+pub(crate) fn ambiguous(dropped: &Dropped) -> Error {
     let message = format_args!(
         "the last batch ({}) is damaged, and its bytes cannot tell whether it had been acknowledged",
         dropped.batch
@@ -424,7 +417,7 @@ fn ambiguous(dropped: &Dropped) -> Error {
         .with_batch(dropped.batch)
         .with_kind(ErrorKind::Ambiguous)
         .with_hint(
-            "nothing was changed; `eventlog recover --drop-last-batch` opens the log without that \
+            "no event was changed; `eventlog recover --drop-last-batch` opens the log without that \
              batch and keeps the segment beside it",
         )
 }

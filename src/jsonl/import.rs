@@ -16,7 +16,8 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::{self, Damage, Format};
 use crate::io::{File, Reader};
 use crate::log::commit::Addition;
-use crate::log::{EventLog, Session, Ticket};
+use crate::log::session::check_id;
+use crate::log::{EventLog, Session, Snapshot, Ticket};
 use crate::memtable::Attributes;
 
 use super::scan::{self, LineError, Lines};
@@ -164,8 +165,36 @@ pub fn import(
     options: &ImportOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<FileReport> {
+    let session = |id: &str| if options.dry_run { Ok(None) } else { log.session(id).map(Some) };
+    run(Some(log), &session, file, options, progress)
+}
+
+/// What an import into a log that does not exist yet would do.
+///
+/// # Errors
+///
+/// Those of [`import`], as far as reading goes.
+pub fn examine(
+    file: Arc<dyn File>,
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<FileReport> {
+    run(None, &|_| Ok(None), file, options, progress)
+}
+
+/// Line limit where there is no log to have one.
+const LINE_BYTES_MAX: usize = 256 << 20;
+
+fn run(
+    log: Option<&EventLog>,
+    open_session: &dyn Fn(&str) -> Result<Option<Session>>,
+    file: Arc<dyn File>,
+    options: &ImportOptions,
+    progress: &mut dyn FnMut(u64),
+) -> Result<FileReport> {
     let size = file.len().map_err(|e| Error::io("cannot read the file", e))?;
-    let source = Source { file, size, limit: log.max_entry_bytes() };
+    let limit = log.map_or(LINE_BYTES_MAX, EventLog::max_entry_bytes);
+    let source = Source { file, size, limit };
     let mut report = FileReport::new(size);
     let Some((format, inferred)) = source.recognise()? else {
         return Ok(report.refused("no line of the file is a record of a known format"));
@@ -179,23 +208,23 @@ pub fn import(
     };
     report.session = Some(id.clone());
     let lane = lane.unwrap_or_else(|| id.clone());
-    let session = match log.session(&id) {
-        Err(error) if error.kind() == ErrorKind::Usage => {
-            return Ok(report.refused(&format!("{error}; choose another with --as")));
-        }
-        other => other?,
-    };
+    if let Err(error) = check_id(&id) {
+        return Ok(report.refused(&format!("{error}; choose another with --as")));
+    }
+    let session = open_session(&id)?;
     let subject = Subject { format, lane: &lane };
-    let (mut tally, mut reader) = match source.compare(log, &id, subject, &report)? {
+    let snapshot = log.map(EventLog::snapshot).transpose()?;
+    let (mut tally, mut reader) = match source.compare(snapshot.as_ref(), &id, subject, &report)? {
         Compared::Prefix(tally, reader) => (tally, reader),
         Compared::Conflict(message) => {
             report.outcome = Outcome::Conflict;
-            report.message = Some(message);
+            report.message = Some(format!("{message}; --as NEW_ID keeps both"));
             let mut tally = Tally::new(report);
             source.scan(subject, &mut source.reader(), &mut tally, None, progress)?;
             return Ok(FileReport { new_records: 0, ..tally.report });
         }
     };
+    drop(snapshot);
     if options.strict {
         let mut trial = tally.clone();
         source.scan(subject, &mut source.reader_at(tally.offset), &mut trial, None, &mut |_| {})?;
@@ -210,8 +239,8 @@ pub fn import(
         _ if tally.offset == size => Outcome::Unchanged,
         _ => Outcome::Grown,
     };
-    let mut sink = (!options.dry_run).then(|| Sink {
-        session: &session,
+    let mut sink = session.as_ref().map(|session| Sink {
+        session,
         head: tally.seq,
         attributes: Some(Attributes {
             format: Some(format.name().to_owned()),
@@ -265,7 +294,8 @@ impl Source {
             LineError::TooLong(line) => Error::new(
                 ErrorKind::TooLarge,
                 format!("line {line} is longer than max_entry_bytes ({})", self.limit),
-            ),
+            )
+            .with_hint("a larger limit can be set with `Builder::max_entry_bytes`"),
         }
     }
 
@@ -287,15 +317,15 @@ impl Source {
     /// Compares the file with what the session holds, and counts that.
     fn compare(
         &self,
-        log: &EventLog,
+        snapshot: Option<&Snapshot>,
         id: &str,
         subject: Subject<'_>,
         report: &FileReport,
     ) -> Result<Compared> {
         let mut tally = Tally::new(report.clone());
         let mut reader = std::io::BufReader::with_capacity(BATCH_BYTES, self.reader());
-        let snapshot = log.snapshot()?;
-        let Some(session) = snapshot.session(id)? else {
+        let session = snapshot.map_or(Ok(None), |snapshot| snapshot.session(id))?;
+        let (Some(snapshot), Some(session)) = (snapshot, session) else {
             return Ok(Compared::Prefix(tally, Box::new(reader)));
         };
         if session.bytes > self.size {

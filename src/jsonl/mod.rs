@@ -9,4 +9,4 @@ mod import;
 mod scan;
 
 pub use export::{Exported, export};
-pub use import::{FileReport, ImportOptions, Outcome, Quarantined, import};
+pub use import::{FileReport, ImportOptions, Outcome, Quarantined, examine, import};

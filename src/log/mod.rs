@@ -11,7 +11,7 @@ mod open;
 mod options;
 mod range;
 mod reader;
-mod session;
+pub(crate) mod session;
 mod shared;
 mod snapshot;
 mod ticket;
@@ -297,8 +297,7 @@ impl EventLog {
         self.handle.close()
     }
 
-    /// The largest entry that can be appended, in bytes: [`Builder::max_entry_bytes`]; 0 for a log opened
-    /// read-only.
+    /// The largest entry that can be appended, in bytes: [`Builder::max_entry_bytes`].
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("eventlog-doc-max-{}", std::process::id()));
@@ -311,7 +310,7 @@ impl EventLog {
     pub fn max_entry_bytes(&self) -> usize {
         match &self.handle.inner {
             Inner::Writer(shared) => shared.options.max_entry_bytes,
-            Inner::Reader(_) => 0,
+            Inner::Reader(reader) => reader.max_entry_bytes,
         }
     }
 

@@ -123,15 +123,7 @@ fn prepare(dir: &dyn Dir, options: &Options) -> Result<Arc<dyn Dir>> {
     if store::presence(dir)? == Presence::Absent {
         let segments = found.as_deref().map_or(Ok(Vec::new()), recover::list)?;
         if !segments.is_empty() {
-            return Err(Error::corrupt(
-                store::FILE,
-                None,
-                format_args!(
-                    "the file is missing, and the journal has {} segments",
-                    segments.len()
-                ),
-            )
-            .with_hint("restore events.redb from the same copy as the journal directory"));
+            return Err(store::lost(segments.len()));
         }
         if !options.create {
             return Err(Error::new(
@@ -155,15 +147,16 @@ fn prepare(dir: &dyn Dir, options: &Options) -> Result<Arc<dyn Dir>> {
 
 fn lock(dir: &dyn Dir) -> Result<Box<dyn LockGuard>> {
     let owner = format!("pid {}\nsince {}\n", std::process::id(), now_unix_micros());
-    let mut patience = 20;
+    let mut patience = 10;
     loop {
         let outcome = dir
             .try_lock(LOCK, owner.as_bytes())
             .map_err(|e| Error::io(format_args!("cannot lock {}", dir.path().display()), e))?;
         match outcome {
             LockOutcome::Acquired(guard) => return Ok(guard),
-            // Its owner has the lock but has not written its name yet.
-            LockOutcome::Busy(content) if content.is_empty() && patience > 0 => {
+            // Its owner may not have written its name yet, or is a reader that only looks whether
+            // somebody writes.
+            LockOutcome::Busy(_) if patience > 0 => {
                 patience -= 1;
                 std::thread::sleep(Duration::from_millis(5));
             }

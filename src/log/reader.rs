@@ -4,16 +4,18 @@
 //! journal's batches above its applied position. If a checkpoint moved that position meanwhile, the
 //! segments that were read may have been recycled under the reader's hands, and it starts again.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::Dir;
 use crate::journal;
-use crate::journal::recover::{self, Mode};
+use crate::journal::recover::{self, Mode, Verdict};
 use crate::memtable::Memtable;
 use crate::store::{self, Presence, Store};
 
+use super::open::LOCK;
 use super::options::Options;
 use super::snapshot::Snapshot;
 
@@ -21,6 +23,7 @@ use super::snapshot::Snapshot;
 pub(crate) struct Reader {
     dir: Arc<dyn Dir>,
     pub(super) store: Store,
+    pub(super) max_entry_bytes: usize,
 }
 
 /// Damage seen beside a writer may be a batch in the making: look again this often, this far apart.
@@ -30,14 +33,21 @@ const PAUSE: Duration = Duration::from_millis(5);
 impl Reader {
     pub(super) fn open(dir: Arc<dyn Dir>, options: &Options) -> Result<Reader> {
         if store::presence(&*dir)? == Presence::Absent {
-            return Err(Error::new(
-                ErrorKind::NotFound,
-                format!("there is no event log in {}", dir.path().display()),
-            )
-            .with_hint("`eventlog import` or `append` creates one"));
+            let segments = match dir.subdir(journal::DIR, false) {
+                Ok(journal) => recover::list(&*journal)?.len(),
+                Err(_) => 0,
+            };
+            return Err(match segments {
+                0 => Error::new(
+                    ErrorKind::NotFound,
+                    format!("there is no event log in {}", dir.path().display()),
+                )
+                .with_hint("`eventlog import` or `append` creates one"),
+                n => store::lost(n),
+            });
         }
         let store = Store::open_read_only(dir.clone(), options.cache_bytes)?;
-        Ok(Reader { dir, store })
+        Ok(Reader { dir, store, max_entry_bytes: options.max_entry_bytes })
     }
 
     pub(super) fn snapshot(&self) -> Result<Snapshot> {
@@ -55,7 +65,7 @@ impl Reader {
                 }
                 Err(error) => {
                     let passing = matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound);
-                    if !passing || tries >= TRIES {
+                    if !passing || tries >= TRIES || !self.has_writer()? {
                         return Err(error);
                     }
                     std::thread::sleep(PAUSE);
@@ -64,22 +74,51 @@ impl Reader {
         }
     }
 
+    /// Whether a process has the log open for writing.
+    fn has_writer(&self) -> Result<bool> {
+        self.dir
+            .is_locked(LOCK)
+            .map_err(|e| Error::io("cannot see whether the log is being written", e))
+    }
+
     /// `None` when the store changed meanwhile.
     fn try_snapshot(&self) -> Result<Option<Snapshot>> {
+        let had_writer = self.has_writer()?;
         let reader = self.store.reader()?;
         let applied = reader.applied();
         let memtable = Memtable::new(applied);
-        let journal = self
-            .dir
-            .subdir(journal::DIR, false)
-            .map_err(|e| Error::io("cannot open the journal's directory", e))?;
+        let journal = match self.dir.subdir(journal::DIR, false) {
+            // A log whose creation was cut off: nothing was ever written.
+            Err(e) if e.kind() == io::ErrorKind::NotFound && applied.batch == 0 => {
+                return Ok(Some(Snapshot::new(reader, Vec::new(), applied)));
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::corrupt(
+                    journal::DIR,
+                    None,
+                    "the journal's directory is missing",
+                )
+                .with_hint("restore it from the same copy as events.redb"));
+            }
+            other => other.map_err(|e| Error::io("cannot open the journal's directory", e))?,
+        };
         let read = recover::replay(&*journal, self.store.id(), applied, Mode::Follow, &mut |b| {
             memtable.apply_replayed(&b)
         });
         if self.store.reader()?.applied() != applied {
             return Ok(None);
         }
-        let end = read?.end;
-        Ok(Some(Snapshot::new(reader, vec![Arc::new(memtable)], end)))
+        let read = read?;
+        if let Some(dropped) = &read.dropped {
+            // Beside a writer that is a batch in the making. Without one it is what a crash left: a torn batch had
+            // never been acknowledged, anything else is not a reader's to pass over.
+            match (had_writer, self.has_writer()?) {
+                (true, true) => {}
+                (false, false) if dropped.verdict == Verdict::Torn => {}
+                (false, false) => return Err(recover::ambiguous(dropped)),
+                _ => return Ok(None),
+            }
+        }
+        Ok(Some(Snapshot::new(reader, vec![Arc::new(memtable)], read.end)))
     }
 }

@@ -17,6 +17,7 @@ mod checkpoint;
 mod reader;
 mod tables;
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,6 +76,13 @@ pub(crate) fn presence(dir: &dyn Dir) -> Result<Presence> {
     let entries = dir.list().map_err(|e| Error::io("cannot list the log's directory", e))?;
     let there = entries.iter().any(|entry| entry.name == FILE);
     Ok(if there { Presence::Present } else { Presence::Absent })
+}
+
+/// The error for a journal without a store.
+pub(crate) fn lost(segments: usize) -> Error {
+    let message = format_args!("the file is missing, and the journal has {segments} segments");
+    Error::corrupt(FILE, None, message)
+        .with_hint("restore events.redb from the same copy as the journal directory")
 }
 
 /// Makes an empty store. Its name is durable when this returns.
@@ -229,7 +237,10 @@ impl Handle {
 
 /// Runs redb code. A damaged file can make redb panic, which is damage like any other.
 fn guarded<T>(what: &str, body: impl FnOnce() -> Result<T, redb::Error>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(body)) {
+    let before = GUARDED.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(body));
+    GUARDED.set(before);
+    match result {
         Ok(result) => result.map_err(|e| translate(what, e)),
         Err(_) => Err(Error::corrupt(
             FILE,
@@ -237,6 +248,19 @@ fn guarded<T>(what: &str, body: impl FnOnce() -> Result<T, redb::Error>) -> Resu
             format_args!("cannot {what} it: its internal structure is damaged"),
         )),
     }
+}
+
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether a panic on this thread will be caught and reported as damage: a program's panic hook may then be silent.
+///
+/// ```
+/// assert!(!eventlog::panics_are_caught());
+/// ```
+pub fn panics_are_caught() -> bool {
+    GUARDED.get()
 }
 
 fn translate(what: &str, error: redb::Error) -> Error {

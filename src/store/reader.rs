@@ -117,14 +117,17 @@ impl StoreReader {
     pub(crate) fn block_at(&self, session: u64, seq: Seq) -> Result<Block> {
         let found = guarded("read", || {
             let row = self.events.range((session, 0)..=(session, seq))?.next_back().transpose()?;
-            Ok(row.map(|(key, value)| (key.value().1, value)))
+            Ok(row.map(|(key, value)| {
+                let first_seq = key.value().1;
+                (first_seq, block::decode(value.value(), self.seed, session, first_seq))
+            }))
         })?;
         let missing = || {
             let place = format!("{FILE}, session {session}");
             Error::corrupt(place, None, format_args!("no block holds event {seq}"))
         };
-        let (first_seq, stored) = found.ok_or_else(missing)?;
-        let block = block::decode(stored.value(), self.seed, session, first_seq)?;
+        let (_, block) = found.ok_or_else(missing)?;
+        let block = block?;
         if seq < block.end_seq() { Ok(block) } else { Err(missing()) }
     }
 
@@ -165,20 +168,19 @@ impl StoreReader {
             if failed {
                 return None;
             }
-            let next = guarded("read", || Ok(range.next().transpose()?));
+            let next = guarded("read", || {
+                let Some((key, value)) = range.next().transpose()? else { return Ok(None) };
+                let (session, first_seq) = key.value();
+                let stored = value.value();
+                Ok(Some(BlockRow {
+                    session,
+                    first_seq,
+                    stored_len: stored.len() as u64,
+                    block: block::decode(stored, self.seed, session, first_seq),
+                }))
+            });
             failed = next.is_err();
-            let (key, value) = match next.transpose()? {
-                Ok(row) => row,
-                Err(error) => return Some(Err(error)),
-            };
-            let (session, first_seq) = key.value();
-            let stored = value.value();
-            Some(Ok(BlockRow {
-                session,
-                first_seq,
-                stored_len: stored.len() as u64,
-                block: block::decode(stored, self.seed, session, first_seq),
-            }))
+            next.transpose()
         }))
     }
 
@@ -190,13 +192,14 @@ impl StoreReader {
             if failed {
                 return None;
             }
-            let next = guarded("read", || Ok(range.next().transpose()?));
-            failed = next.is_err();
-            Some(next.transpose()?.map(|(key, value)| {
+            let next = guarded("read", || {
+                let Some((key, value)) = range.next().transpose()? else { return Ok(None) };
                 let (key, (seq, check)) = (key.value(), value.value());
                 let whole = tables::mark_check(key, seq, self.seed) == check;
-                MarkRow { key, seq, whole }
-            }))
+                Ok(Some(MarkRow { key, seq, whole }))
+            });
+            failed = next.is_err();
+            next.transpose()
         }))
     }
 }
