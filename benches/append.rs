@@ -114,12 +114,6 @@ fn pipelined(log: &EventLog) {
         bytes as f64 / elapsed.as_secs_f64() / 1e6,
         bytes / LINES,
     );
-    let (_, peak) = resident();
-    println!(
-        "{:<44} {:>8.0} MiB resident at most so far",
-        "memory",
-        peak as f64 / (1 << 20) as f64
-    );
 }
 
 /// Append latency at 20 MB/s while checkpoints run.
@@ -190,6 +184,11 @@ fn large_session() {
     log.close().unwrap();
 }
 
+fn print_memory(what: &str) {
+    let (now, peak) = resident();
+    println!("{what:<44} {:>8} MiB resident, {} MiB at most so far", now >> 20, peak >> 20);
+}
+
 fn report() {
     print_host();
     let dir = scratch();
@@ -198,7 +197,9 @@ fn report() {
     single(&log, &mut floor, "1 x 1 KiB, one thread");
     batch(&log, &mut floor);
     many_threads(&log, &mut floor);
+    print_memory("memory after 64 threads");
     pipelined(&log);
+    print_memory("memory after pipelining, the bench's lines in it");
     under_checkpoints(&log);
     single(&log, &mut floor, "1 x 1 KiB, one thread, again");
     log.close().unwrap();

@@ -33,6 +33,8 @@ pub(crate) const END: u8 = 0xA5;
 pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 1 + 8 + 8 + 4 + 4;
 /// Room for the frame's prefix and header in front of the records.
 const ROOM_BYTES: usize = PREFIX_BYTES + 48;
+/// How much unused memory a sealed batch may hold.
+const SPARE_BYTES_MAX: usize = 64 << 10;
 /// What may stand between two tears of a write.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
@@ -138,6 +140,10 @@ impl BatchBuffer {
         unix_micros: u64,
     ) -> SealedBatch {
         self.push(&[&[END]]);
+        // The memtable keeps this buffer: what was reserved and not used would be kept with it.
+        if self.bytes.capacity() - self.bytes.len() > SPARE_BYTES_MAX {
+            self.bytes.shrink_to_fit();
+        }
         let mut header = BatchHeader {
             epoch,
             batch: after.batch + 1,

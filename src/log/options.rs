@@ -65,7 +65,7 @@ impl Default for Builder {
                 max_entry_bytes: 256 << 20,
                 segment_bytes: 16 << 20,
                 checkpoint_bytes: 16 << 20,
-                pressure_bytes: 64 << 20,
+                pressure_bytes: 48 << 20,
                 checkpoint_interval: Duration::from_secs(30),
                 cache_bytes: 16 << 20,
                 background: true,
@@ -96,10 +96,10 @@ impl Builder {
     }
 
     /// How many bytes of events are kept in memory (and in the journal) before they are written to the
-    /// store in the background. Default: 16 MiB. Appends wait at four times this.
+    /// store in the background. Default: 16 MiB. Appends wait at three times this.
     pub fn checkpoint_bytes(mut self, bytes: usize) -> Builder {
         self.options.checkpoint_bytes = bytes.max(1);
-        self.options.pressure_bytes = bytes.saturating_mul(4);
+        self.options.pressure_bytes = bytes.saturating_mul(3);
         self
     }
 

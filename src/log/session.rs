@@ -164,7 +164,7 @@ impl Session {
     /// succeed once there is space, and then has the failed one's seq. Where that order matters, use
     /// [`Session::submit_expecting`].
     ///
-    /// Blocks only while four times [`checkpoint_bytes`](crate::Builder::checkpoint_bytes) of events wait to be
+    /// Blocks only while three times [`checkpoint_bytes`](crate::Builder::checkpoint_bytes) of events wait to be
     /// written to the store.
     ///
     /// # Errors
