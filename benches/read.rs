@@ -1,7 +1,7 @@
 //! What reading, reopening, and keeping cost.
 //!
-//! `cargo bench --bench read` prints a table, then criterion's own statistics. Work that must not share memory with the
-//! bench, or that ends in an abort, runs in this program started again.
+//! `cargo bench --bench read` prints a table, then criterion's own statistics. Work that must not
+//! share memory with the bench, or that ends in an abort, runs in this program started again.
 #![allow(
     missing_docs,
     clippy::unwrap_used,

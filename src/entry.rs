@@ -1,8 +1,8 @@
 //! What the engine stores: entries. It knows their kind and their bytes, and no JSON.
 //!
-//! An [`Entry`] is what a caller appends, a [`StoredEntry`] what a read returns. The bytes of an entry are
-//! one line of a JSONL file without its line end, so that a file that came in goes out byte for byte by
-//! writing bytes and terminator of each entry in order.
+//! An [`Entry`] is what a caller appends, a [`StoredEntry`] what a read returns. The bytes of an
+//! entry are one line of a JSONL file without its line end, so that a file that came in goes out
+//! byte for byte by writing bytes and terminator of each entry in order.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,7 +29,8 @@ pub enum Kind {
     Terminal = 4,
     /// A record of a type that the format does not know: kept, and passed over.
     Other = 5,
-    /// Bytes that are no whole record: kept, never interpreted. [`StoredEntry::detail`] is the reason.
+    /// Bytes that are no whole record: kept, never interpreted. [`StoredEntry::detail`] is the
+    /// reason.
     Damaged = 6,
     /// A line without content, or a byte-order mark.
     Blank = 7,
@@ -170,7 +171,8 @@ impl<'a> Entry<'a> {
         self
     }
 
-    /// Says that this is a user's turn, to be found by [`Position::UserTurn`](crate::Position::UserTurn).
+    /// Says that this is a user's turn, to be found by
+    /// [`Position::UserTurn`](crate::Position::UserTurn).
     pub fn user_turn(mut self, yes: bool) -> Entry<'a> {
         self.user_turn = yes;
         self

@@ -1,7 +1,7 @@
 //! The one error type of the crate: opaque, cheap to clone, with a kind to branch on.
 //!
-//! A message is one lower-case sentence that says what happened, [`Error::hint`] what to do next, and
-//! [`Error::place`] where on disk. The cause is kept as [`std::error::Error::source`].
+//! A message is one lower-case sentence that says what happened, [`Error::hint`] what to do next,
+//! and [`Error::place`] where on disk. The cause is kept as [`std::error::Error::source`].
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -20,7 +20,8 @@ pub enum ErrorKind {
     /// Bytes on disk are not what was written; [`Error::place`] says where. No event was changed.
     Corrupt,
     /// The last batch of the journal is damaged, and the bytes cannot tell whether it had been
-    /// acknowledged. No event was changed; [`Builder::drop_last_batch`](crate::Builder::drop_last_batch) decides.
+    /// acknowledged. No event was changed;
+    /// [`Builder::drop_last_batch`](crate::Builder::drop_last_batch) decides.
     Ambiguous,
     /// A session, an event or a log that does not exist.
     NotFound,

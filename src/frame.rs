@@ -9,15 +9,15 @@
 //!  +-------+------+-------+------------+-------------+-------------+------------+--------+---------+
 //! ```
 //!
-//! Both checksums are CRC-32 (IEEE) and start from a seed: the segment's epoch in the journal, a number
-//! derived from the store's id elsewhere, so that a frame of another epoch or another store never
-//! passes. The header CRC covers bytes 0..16 and the header; through the payload CRC that stands in
-//! those bytes it vouches for the payload too, and is therefore the name of the whole frame (the
-//! journal chains batches by it). Two CRCs, because a frame whose header is whole has a known extent,
-//! and recovery's verdict on a damaged payload depends on that extent.
+//! Both checksums are CRC-32 (IEEE) and start from a seed: the segment's epoch in the journal, a
+//! number derived from the store's id elsewhere, so that a frame of another epoch or another store
+//! never passes. The header CRC covers bytes 0..16 and the header; through the payload CRC that
+//! stands in those bytes it vouches for the payload too, and is therefore the name of the whole
+//! frame (the journal chains batches by it). Two CRCs, because a frame whose header is whole has a
+//! known extent, and recovery's verdict on a damaged payload depends on that extent.
 //!
-//! Invariant (I8): nothing is decoded before its CRC has been checked. What fails is a [`FrameError`];
-//! no input panics.
+//! Invariant (I8): nothing is decoded before its CRC has been checked. What fails is a
+//! [`FrameError`]; no input panics.
 
 use std::ops::Range;
 

@@ -1,8 +1,9 @@
 //! A durable, crash-safe event log for AI-agent sessions.
 //!
-//! An agent host writes down every fact of a run as it happens; after a crash it gets all of them back. Each fact
-//! is an [`Entry`]: a line of bytes with a [`Kind`]. Entries belong to sessions, are numbered from 0 in each, and are
-//! never changed. One process writes a log, any number of others read it meanwhile.
+//! An agent host writes down every fact of a run as it happens; after a crash it gets all of them
+//! back. Each fact is an [`Entry`]: a line of bytes with a [`Kind`]. Entries belong to sessions,
+//! are numbered from 0 in each, and are never changed. One process writes a log, any number of
+//! others read it meanwhile.
 //!
 //! ```
 //! use eventlog::{Entry, EventLog, EventRange, Kind, Position};
@@ -39,15 +40,16 @@
 //!
 //! # Durability
 //!
-//! With [`Sync::Always`], the default, an acknowledged event survives a process kill, a crash of the operating system and a
-//! power failure, on a disk that honours flushes. With [`Sync::Os`] it survives a process kill. A batch is in the log
-//! whole or not at all. Damaged bytes are detected, never returned, and never repaired by guessing.
+//! With [`Sync::Always`], the default, an acknowledged event survives a process kill, a crash of
+//! the operating system and a power failure, on a disk that honours flushes. With [`Sync::Os`] it
+//! survives a process kill. A batch is in the log whole or not at all. Damaged bytes are detected,
+//! never returned, and never repaired by guessing.
 //!
 //! # Errors
 //!
-//! [`Error`] has a [`kind`](Error::kind) to branch on, a hint for people, and the place of a damage. After
-//! [`ErrorKind::Io`] from an append the log accepts nothing more ([`ErrorKind::Poisoned`]) until it is opened again; reads go
-//! on.
+//! [`Error`] has a [`kind`](Error::kind) to branch on, a hint for people, and the place of a
+//! damage. After [`ErrorKind::Io`] from an append the log accepts nothing more
+//! ([`ErrorKind::Poisoned`]) until it is opened again; reads go on.
 //!
 //! # Features
 //!

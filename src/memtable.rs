@@ -1,12 +1,13 @@
 //! What is durable in the journal and not in the store yet.
 //!
-//! Per session a contiguous suffix of its entries; their bytes stay in the batches they were written
-//! with, shared, not copied. There are at most two memtables: the live one, to which the leader of group
-//! commit adds whole batches, and the frozen one that a checkpoint is writing out. A read is the store's
-//! blocks, then the frozen memtable, then the live one: a concatenation, never a merge.
+//! Per session a contiguous suffix of its entries; their bytes stay in the batches they were
+//! written with, shared, not copied. There are at most two memtables: the live one, to which the
+//! leader of group commit adds whole batches, and the frozen one that a checkpoint is writing out.
+//! A read is the store's blocks, then the frozen memtable, then the live one: a concatenation,
+//! never a merge.
 //!
-//! Invariant I3: per session the seqs of a memtable are without gap. I6: `end` is the position behind the
-//! last batch in it, and all of that batch is in it.
+//! Invariant I3: per session the seqs of a memtable are without gap. I6: `end` is the position
+//! behind the last batch in it, and all of that batch is in it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;

@@ -1,4 +1,5 @@
-//! What an append promises: order, atomic batches, conditions, limits, tickets, and an answer for everybody.
+//! What an append promises: order, atomic batches, conditions, limits, tickets, and an answer for
+//! everybody.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

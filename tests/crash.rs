@@ -1,5 +1,6 @@
-//! Power cuts: whatever the disk legally makes of unsynced writes, everything acknowledged is there after the next
-//! open, and a batch that was not acknowledged is there whole or not at all (I1 to I6).
+//! Power cuts: whatever the disk legally makes of unsynced writes, everything acknowledged is there
+//! after the next open, and a batch that was not acknowledged is there whole or not at all (I1 to
+//! I6).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -108,7 +109,8 @@ fn images(disk: &SimDisk, seed: u64) -> Vec<(String, SimDisk)> {
     variants.into_iter().map(crash).collect()
 }
 
-/// A tear inside the only sector of a small batch looks complete: the log refuses to guess, and the user decides.
+/// A tear inside the only sector of a small batch looks complete: the log refuses to guess, and the
+/// user decides.
 fn open_or_decide(disk: &SimDisk, what: &str) -> EventLog {
     open(disk).unwrap_or_else(|error| panic!("{what}: {:?} {error}", error.kind()))
 }

@@ -1,5 +1,5 @@
-//! Damaged bytes: a torn last batch is dropped whole and reported, anything else fails closed and names the place, and
-//! no flipped bit is ever returned as data (I8, I9).
+//! Damaged bytes: a torn last batch is dropped whole and reported, anything else fails closed and
+//! names the place, and no flipped bit is ever returned as data (I8, I9).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -16,7 +16,8 @@ use eventlog::io::sim::{Fate, SimDisk};
 use eventlog::{ErrorKind, EventLog};
 use support::{Model, contents, line, open, options};
 
-/// A killed log with `batches` batches in its journal; returns where the journal's data begin and end.
+/// A killed log with `batches` batches in its journal; returns where the journal's data begin and
+/// end.
 fn killed(batches: usize, len: usize) -> (SimDisk, Model, String, usize) {
     let disk = SimDisk::new();
     let log = open(&disk).unwrap();
@@ -49,7 +50,8 @@ fn a_torn_last_batch_is_dropped_whole_and_reported() {
     let (image, model, segment, end) = killed(3, 3000);
     let whole = image.bytes(&segment).unwrap();
     let start = *batch_offsets(&whole).last().unwrap();
-    // Every prefix of the last batch, as an interrupted write leaves it; and each of its sectors lost.
+    // Every prefix of the last batch, as an interrupted write leaves it; and each of its sectors
+    // lost.
     let mut torn: Vec<(String, Vec<u8>)> = (start + 1..end)
         .step_by(7)
         .map(|cut| {

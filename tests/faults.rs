@@ -1,4 +1,5 @@
-//! Errors of the disk: typed, nothing acknowledged is lost, and no append succeeds after a failed flush (I7).
+//! Errors of the disk: typed, nothing acknowledged is lost, and no append succeeds after a failed
+//! flush (I7).
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

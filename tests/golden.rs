@@ -1,8 +1,9 @@
-//! Files that the original program wrote come in and go out byte for byte: at once, after a reopen, and after the
-//! importing process was killed the moment the import returned.
+//! Files that the original program wrote come in and go out byte for byte: at once, after a reopen,
+//! and after the importing process was killed the moment the import returned.
 //!
-//! The data stands beside the project: `EVENTLOG_GOLDEN` and `EVENTLOG_CASES` name the folders. Without them the tests say
-//! that they were skipped. `tests/data` has small files of the project's own for the same rules.
+//! The data stands beside the project: `EVENTLOG_GOLDEN` and `EVENTLOG_CASES` name the folders.
+//! Without them the tests say that they were skipped. `tests/data` has small files of the project's
+//! own for the same rules.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

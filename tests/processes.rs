@@ -1,7 +1,8 @@
-//! Several processes on one log: readers beside a writer see everything acknowledged before they started, a second writer
-//! is refused, and kills at random times lose nothing acknowledged.
+//! Several processes on one log: readers beside a writer see everything acknowledged before they
+//! started, a second writer is refused, and kills at random times lose nothing acknowledged.
 //!
-//! The writing processes are this test program itself, started again with an environment variable set.
+//! The writing processes are this test program itself, started again with an environment variable
+//! set.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,5 @@
-//! Reads give the same whether the events are in the store, in memory, or in both; forwards, backwards, by number and by mark.
+//! Reads give the same whether the events are in the store, in memory, or in both; forwards,
+//! backwards, by number and by mark.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

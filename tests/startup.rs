@@ -1,4 +1,5 @@
-//! The start-up table of DESIGN.md, a test per row: what stands on the disk, and what opening the log does.
+//! The start-up table of DESIGN.md, a test per row: what stands on the disk, and what opening the
+//! log does.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -291,7 +292,8 @@ fn a_second_writer_is_told_who_the_first_is() {
 
 #[test]
 fn journal_directory_of_an_interrupted_creation_is_made_durable_before_it_is_used() {
-    // Every point at which a first open can be killed, in memory only: nothing but what is flushed later is durable.
+    // Every point at which a first open can be killed, in memory only: nothing but what is flushed
+    // later is durable.
     let probe = SimDisk::new();
     open(&probe).unwrap().close().unwrap();
     for cut in 0..probe.trace().len() as u64 {

@@ -1,5 +1,6 @@
-//! Sessions as agents write them: transcript lines, deterministic, with file contents and tool results that come
-//! back again and again, as they do when an agent reads the same file before and after each edit.
+//! Sessions as agents write them: transcript lines, deterministic, with file contents and tool
+//! results that come back again and again, as they do when an agent reads the same file before and
+//! after each edit.
 
 /// A generator of transcript lines.
 pub struct Corpus {

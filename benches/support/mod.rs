@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 pub mod corpus;
 
-/// A directory on the disk that the project is built on, removed on drop. Never a memory file system.
+/// A directory on the disk that the project is built on, removed on drop. Never a memory file
+/// system.
 pub fn scratch() -> tempfile::TempDir {
     let target = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("target/bench-scratch");
     std::fs::create_dir_all(&target).unwrap();

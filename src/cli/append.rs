@@ -12,8 +12,8 @@ use super::{Exit, Failure, Global, place};
 
 /// Append JSONL lines from stdin to a session
 ///
-/// Reads stdin as it comes, appends what is there as one batch, and prints the seqs of a batch as soon as it
-/// is durable. A line that is no record of a known format is appended as damaged.
+/// Reads stdin as it comes, appends what is there as one batch, and prints the seqs of a batch as
+/// soon as it is durable. A line that is no record of a known format is appended as damaged.
 #[derive(Debug, Args)]
 pub(crate) struct Append {
     /// The session's full id; a new one is created

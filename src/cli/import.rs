@@ -15,8 +15,9 @@ use super::{Exit, Failure, Global, interrupt, place, time};
 
 /// Bring JSONL files into the log; doing it again adds only what is new
 ///
-/// What a file is, is told by its content. A file whose beginning is not what the log holds of its session is
-/// a conflict: it is reported, and nothing is changed. Bytes that are no record are kept and reported.
+/// What a file is, is told by its content. A file whose beginning is not what the log holds of its
+/// session is a conflict: it is reported, and nothing is changed. Bytes that are no record are kept
+/// and reported.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     /// Files, and directories in which to look for *.jsonl files
@@ -338,8 +339,8 @@ struct Found {
 }
 
 impl Found {
-    /// A file itself, or the `*.jsonl` files below a directory, in order of their names. Symbolic links inside a
-    /// directory are not followed.
+    /// A file itself, or the `*.jsonl` files below a directory, in order of their names. Symbolic
+    /// links inside a directory are not followed.
     fn collect(&mut self, path: &Path, named: bool) -> Result<(), Unreadable> {
         let failed = |error| (path.to_owned(), error);
         if named && !path.is_dir() {

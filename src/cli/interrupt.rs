@@ -1,5 +1,5 @@
-//! An interrupt ends the command with exit code 130. Everything acknowledged is durable at any moment, so a
-//! command may be ended anywhere; long ones finish what they are at and close the log.
+//! An interrupt ends the command with exit code 130. Everything acknowledged is durable at any
+//! moment, so a command may be ended anywhere; long ones finish what they are at and close the log.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

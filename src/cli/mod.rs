@@ -1,7 +1,7 @@
 //! The command line: arguments, which command runs, how it ends.
 //!
-//! stdout is data, stderr everything else. One file per command; [`output`] has the ways to print, [`place`] finds
-//! the log and the session that are meant, [`exit`] the exit codes.
+//! stdout is data, stderr everything else. One file per command; [`output`] has the ways to print,
+//! [`place`] finds the log and the session that are meant, [`exit`] the exit codes.
 
 mod append;
 mod exit;
@@ -28,8 +28,9 @@ use output::{Colour, Output};
 
 /// A durable, crash-safe event log for AI-agent sessions.
 ///
-/// Imports the JSONL transcripts of agent sessions, keeps every byte of them, shows and checks them, and
-/// writes them out again byte for byte. Commands that read work while another process writes.
+/// Imports the JSONL transcripts of agent sessions, keeps every byte of them, shows and checks
+/// them, and writes them out again byte for byte. Commands that read work while another process
+/// writes.
 #[derive(Debug, Parser)]
 #[command(name = "eventlog", version, max_term_width = 100, arg_required_else_help = true)]
 struct Cli {
@@ -43,7 +44,8 @@ struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// The log's directory [default: the nearest .eventlog upwards, else the user's data directory]
+    /// The log's directory [default: the nearest .eventlog upwards, else the user's data
+    /// directory]
     #[arg(long, global = true, value_name = "DIR", env = "EVENTLOG_DIR")]
     log: Option<PathBuf>,
     /// Print one JSON value per line
@@ -110,8 +112,8 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Damage in the store can make code below panic; the library catches that and reports it, and nobody needs to
-/// read it twice.
+/// Damage in the store can make code below panic; the library catches that and reports it, and
+/// nobody needs to read it twice.
 fn quiet_caught_panics() {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -12,8 +12,8 @@ use super::{Exit, Failure, Global};
 /// The name of a log's directory beside the work it belongs to.
 const NEARBY: &str = ".eventlog";
 
-/// The log's directory: `--log`, else `EVENTLOG_DIR`, else the nearest `.eventlog` upwards, else the user's data
-/// directory.
+/// The log's directory: `--log`, else `EVENTLOG_DIR`, else the nearest `.eventlog` upwards, else
+/// the user's data directory.
 pub(crate) fn log_dir(global: &Global) -> Result<PathBuf, Failure> {
     if let Some(dir) = &global.log {
         if dir.as_os_str().is_empty() {
@@ -117,8 +117,9 @@ fn tell_recovery(log: &EventLog, output: &mut Output) {
     }
 }
 
-/// The id of the session that is meant by a full id, a unique prefix, `@last`, or `@N` (the N-th newest, from 1). What
-/// begins with `@` is never an id: no file that is imported can take these names. `\@x` is the session `@x`.
+/// The id of the session that is meant by a full id, a unique prefix, `@last`, or `@N` (the N-th
+/// newest, from 1). What begins with `@` is never an id: no file that is imported can take these
+/// names. `\@x` is the session `@x`.
 pub(crate) fn session_id(snapshot: &Snapshot, argument: &str) -> Result<String, Failure> {
     if argument.is_empty() {
         return Err(Failure::usage(

@@ -9,9 +9,10 @@ use super::{Exit, Failure, Global, place};
 
 /// Open a log that a crash left, and say what was found
 ///
-/// Every command recovers a log when it has to; this one does nothing else. Only where the last batch of the
-/// journal is damaged in such a way that nobody can tell whether it had been acknowledged, the log refuses to
-/// open, and --drop-last-batch opens it without that batch. The segment with the damage is kept.
+/// Every command recovers a log when it has to; this one does nothing else. Only where the last
+/// batch of the journal is damaged in such a way that nobody can tell whether it had been
+/// acknowledged, the log refuses to open, and --drop-last-batch opens it without that batch. The
+/// segment with the damage is kept.
 #[derive(Debug, Args)]
 pub(crate) struct Recover {
     /// Leave out the last batch if its damage is ambiguous

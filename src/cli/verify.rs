@@ -9,8 +9,9 @@ use super::{Exit, Failure, Global, place};
 
 /// Read everything and check it
 ///
-/// Checks every checksum, that the events of each session have no gap, and that counts, sums and marks are
-/// those of the events. Prints a line per problem and a summary; exits with 4 when there is a problem.
+/// Checks every checksum, that the events of each session have no gap, and that counts, sums and
+/// marks are those of the events. Prints a line per problem and a summary; exits with 4 when there
+/// is a problem.
 #[derive(Debug, Args)]
 pub(crate) struct Verify {}
 

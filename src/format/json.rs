@@ -1,8 +1,8 @@
 //! Looking into a JSON object without building it: its fields as raw text.
 //!
-//! Values are skipped without recursion, so depth, number size and lone surrogates do not matter. Where a key
-//! stands twice the last value counts. `NaN`, `Infinity` and `-Infinity`, which are no JSON but occur in files that
-//! Python writes, are taken as numbers.
+//! Values are skipped without recursion, so depth, number size and lone surrogates do not matter.
+//! Where a key stands twice the last value counts. `NaN`, `Infinity` and `-Infinity`, which are no
+//! JSON but occur in files that Python writes, are taken as numbers.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -49,8 +49,8 @@ fn range_in(text: &str, part: &str) -> Range<usize> {
     start..start + part.len()
 }
 
-/// The text with each `NaN` and `Infinity` outside of strings replaced by a number of the same length; `None` when
-/// there is none.
+/// The text with each `NaN` and `Infinity` outside of strings replaced by a number of the same
+/// length; `None` when there is none.
 fn without_non_finite(text: &str) -> Option<String> {
     let mut bytes = text.as_bytes().to_vec();
     let mut replaced = false;

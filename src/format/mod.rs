@@ -1,8 +1,9 @@
 //! Formats: what the lines of a session mean.
 //!
-//! The engine keeps lines as bytes. A [`Format`] tells whether a line is one of its records and what the record
-//! is; it never changes a byte. A line may hold no run, no time and no session of its own, a file may hold
-//! lines of several sessions, and a record may be of a type that the format does not know.
+//! The engine keeps lines as bytes. A [`Format`] tells whether a line is one of its records and
+//! what the record is; it never changes a byte. A line may hold no run, no time and no session of
+//! its own, a file may hold lines of several sessions, and a record may be of a type that the
+//! format does not know.
 
 mod json;
 mod transcript;
@@ -13,7 +14,8 @@ use crate::entry::{Entry, Kind};
 
 pub use transcript::Transcript;
 
-/// Why bytes are not a record. The numbers are stored with the bytes; they are never given out anew.
+/// Why bytes are not a record. The numbers are stored with the bytes; they are never given out
+/// anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[non_exhaustive]

@@ -1,8 +1,8 @@
 //! MyCodeAgent's transcript files: one event per line, with its session, run and step.
 //!
-//! Required fields: `event_id`, `timestamp`, `session_id`, `run_id` (taken as text, whatever scalar they are),
-//! `step` (an integer, or what reads as one) and `event_type`. Where a key stands twice the last value counts.
-//! Unknown event types are kept as [`Kind::Other`].
+//! Required fields: `event_id`, `timestamp`, `session_id`, `run_id` (taken as text, whatever scalar
+//! they are), `step` (an integer, or what reads as one) and `event_type`. Where a key stands twice
+//! the last value counts. Unknown event types are kept as [`Kind::Other`].
 
 use std::borrow::Cow;
 
@@ -78,7 +78,8 @@ fn payload_text<'l>(line: &'l [u8], key: &'static str) -> Option<Cow<'l, str>> {
     json::string(value?)
 }
 
-/// What the original reads as an integer: a number that is finite, a boolean, or digits in a string.
+/// What the original reads as an integer: a number that is finite, a boolean, or digits in a
+/// string.
 fn is_integer(raw: &str) -> bool {
     match raw {
         "true" | "false" => true,

@@ -1,9 +1,10 @@
 //! Read-only memory maps: the one place with `unsafe` code.
 //!
 //! What is mapped: segments of our own journal, during recovery, while this process holds the log's
-//! lock. A map stays valid as long as the file is not shortened and is not changed under the reader.
-//! Both hold because only the holder of the lock writes to segments, recovery writes to none while it
-//! reads one, and no code of this crate ever shortens a segment. A user's file is never mapped.
+//! lock. A map stays valid as long as the file is not shortened and is not changed under the
+//! reader. Both hold because only the holder of the lock writes to segments, recovery writes to
+//! none while it reads one, and no code of this crate ever shortens a segment. A user's file is
+//! never mapped.
 
 use std::fs::File;
 use std::io;

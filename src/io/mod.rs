@@ -1,9 +1,9 @@
 //! The only door to the operating system: every byte that the crate reads or writes goes through
 //! [`Dir`] and [`File`].
 //!
-//! Two implementations: [`StdDir`] on the real file system, and (feature `sim`) a simulated disk that
-//! forgets unsynced writes, tears them, and fails on request. The traits are small on purpose: what
-//! they do not offer cannot be forgotten in the simulation.
+//! Two implementations: [`StdDir`] on the real file system, and (feature `sim`) a simulated disk
+//! that forgets unsynced writes, tears them, and fails on request. The traits are small on purpose:
+//! what they do not offer cannot be forgotten in the simulation.
 //!
 //! Durability follows POSIX: [`File::sync_data`] makes the *content* and length of a file durable,
 //! [`Dir::sync`] its *name*. Neither implies the other.
@@ -89,7 +89,8 @@ pub trait Dir: Debug + Send + Sync {
     fn sync(&self) -> io::Result<()>;
     /// Tries to take the kernel lock of a file of this directory, writing `owner` into it.
     fn try_lock(&self, name: &str, owner: &[u8]) -> io::Result<LockOutcome>;
-    /// Whether somebody holds that lock. May make a [`Dir::try_lock`] at the same moment see it held.
+    /// Whether somebody holds that lock. May make a [`Dir::try_lock`] at the same moment see it
+    /// held.
     fn is_locked(&self, name: &str) -> io::Result<bool>;
 }
 
@@ -155,8 +156,9 @@ pub(crate) fn write_all_at(file: &dyn File, buf: &[u8], offset: u64) -> io::Resu
     Ok(())
 }
 
-/// Writes zeros over the first `len` bytes, flushing as it goes, so that no flush of another file waits for all of
-/// them. Space that was *written* costs one flush later; space that was only reserved costs two.
+/// Writes zeros over the first `len` bytes, flushing as it goes, so that no flush of another file
+/// waits for all of them. Space that was *written* costs one flush later; space that was only
+/// reserved costs two.
 pub(crate) fn write_zeros(file: &dyn File, len: u64) -> io::Result<()> {
     static ZEROS: [u8; 256 << 10] = [0; 256 << 10];
     const FLUSH_BYTES: u64 = 1 << 20;

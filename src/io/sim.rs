@@ -1,9 +1,10 @@
 //! A simulated disk: what a file system may legally do to a program that is cut off.
 //!
-//! Per file it keeps the durable bytes and an ordered list of unsynced operations; per disk the same
-//! for names. [`SimDisk::crash`] asks for the fate of each unsynced item and gives the disk that a
-//! machine would find after the power came back. [`SimDisk::fail`] makes a chosen operation fail.
-//! Everything is deterministic and single-threaded in effect: one mutex, one counter of operations.
+//! Per file it keeps the durable bytes and an ordered list of unsynced operations; per disk the
+//! same for names. [`SimDisk::crash`] asks for the fate of each unsynced item and gives the disk
+//! that a machine would find after the power came back. [`SimDisk::fail`] makes a chosen operation
+//! fail. Everything is deterministic and single-threaded in effect: one mutex, one counter of
+//! operations.
 //!
 //! The model: `sync_data` drains the list of that file, not its name; `Dir::sync` drains names.
 //! A directory is a name like any other: what is in one whose own name is lost is lost with it.
@@ -50,8 +51,8 @@ pub enum Fault {
     NoSpace,
     /// A write takes only half of its bytes and says so.
     ShortWrite,
-    /// The power goes: the operation does not happen, and unlike with [`Fault::Io`] an unsynced write
-    /// stays unsynced, so that [`SimDisk::crash`] decides its fate.
+    /// The power goes: the operation does not happen, and unlike with [`Fault::Io`] an unsynced
+    /// write stays unsynced, so that [`SimDisk::crash`] decides its fate.
     Cut,
 }
 
@@ -174,7 +175,8 @@ impl SimDisk {
         self.state.lock().faults.push(Armed { matches, fault, left: times });
     }
 
-    /// Cuts the power after `operations` more operations that change something: all later ones fail.
+    /// Cuts the power after `operations` more operations that change something: all later ones
+    /// fail.
     pub fn cut_after(&self, operations: u64) {
         let left = AtomicU64::new(operations);
         self.fail(usize::MAX, Fault::Cut, move |op, _| {
@@ -198,8 +200,8 @@ impl SimDisk {
         self.state.lock().trace.clone()
     }
 
-    /// The disk as a machine finds it after a crash now; `fate` decides each unsynced item, in order.
-    /// No lock survives. This disk stays as it is.
+    /// The disk as a machine finds it after a crash now; `fate` decides each unsynced item, in
+    /// order. No lock survives. This disk stays as it is.
     pub fn crash(&self, fate: &mut dyn FnMut(&Item) -> Fate) -> SimDisk {
         let state = self.state.lock();
         let path_of = |inode| state.path_of(inode);

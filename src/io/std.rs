@@ -27,8 +27,8 @@ impl StdDir {
         Ok(StdDir { path: path.to_owned() })
     }
 
-    /// The directory at `path`, created with its parents when absent; the new names are durable when
-    /// this returns.
+    /// The directory at `path`, created with its parents when absent; the new names are durable
+    /// when this returns.
     ///
     /// # Errors
     ///
@@ -57,8 +57,8 @@ impl StdDir {
     ///
     /// # Errors
     ///
-    /// What the operating system reports; `InvalidInput` for what is no regular file: opening a pipe could wait for
-    /// ever.
+    /// What the operating system reports; `InvalidInput` for what is no regular file: opening a
+    /// pipe could wait for ever.
     pub fn open_file(path: impl AsRef<Path>) -> io::Result<Arc<dyn File>> {
         let path = path.as_ref();
         if !fs::metadata(path)?.is_file() {
@@ -71,7 +71,8 @@ impl StdDir {
     ///
     /// # Errors
     ///
-    /// What the operating system reports: `NotFound` when the directory is not there, `IsADirectory`.
+    /// What the operating system reports: `NotFound` when the directory is not there,
+    /// `IsADirectory`.
     pub fn target(path: impl AsRef<Path>) -> io::Result<Target> {
         let path = path.as_ref();
         let dir_of = |path: &Path| match path.parent() {

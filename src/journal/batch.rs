@@ -10,9 +10,9 @@
 //!  end       0xA5
 //! ```
 //!
-//! `declare` gives a session its number, before its first entry. `run` names the run that the next entry of
-//! that session begins (its flag says so too). The end mark is never zero, so a write that stopped short of
-//! it shows.
+//! `declare` gives a session its number, before its first entry. `run` names the run that the next
+//! entry of that session begins (its flag says so too). The end mark is never zero, so a write that
+//! stopped short of it shows.
 
 use std::ops::Range;
 
@@ -76,7 +76,8 @@ impl BatchBuffer {
         self.bytes.len()
     }
 
-    /// Makes room for `needed` more bytes of records: all of a small batch, and its end, in one piece.
+    /// Makes room for `needed` more bytes of records: all of a small batch, and its end, in one
+    /// piece.
     pub(crate) fn reserve(&mut self, needed: usize) {
         if self.bytes.is_empty() {
             self.bytes.reserve_exact(ROOM_BYTES + needed + 1);
@@ -130,8 +131,8 @@ impl BatchBuffer {
         self.bytes.len() as u64 + 1
     }
 
-    /// Finishes the batch as the successor of `after`, to be written at `offset` of segment `epoch`.
-    /// Entry ranges handed out before stay valid in [`SealedBatch::bytes`].
+    /// Finishes the batch as the successor of `after`, to be written at `offset` of segment
+    /// `epoch`. Entry ranges handed out before stay valid in [`SealedBatch::bytes`].
     pub(crate) fn seal(
         mut self,
         epoch: Epoch,

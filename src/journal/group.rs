@@ -1,13 +1,13 @@
 //! Group commit: many threads add to one open batch, one of them commits it for all.
 //!
-//! There is no writer thread. Whoever adds to the batch while nobody leads becomes the leader: it takes
-//! the batch, commits it (one write, one flush), tells the others, and passes the lead on to one that
-//! waits for the next batch. A lone appender therefore pays no hand-over. Additions that nobody waits for
-//! are committed by a flusher thread, which leads when no appender does.
+//! There is no writer thread. Whoever adds to the batch while nobody leads becomes the leader: it
+//! takes the batch, commits it (one write, one flush), tells the others, and passes the lead on to
+//! one that waits for the next batch. A lone appender therefore pays no hand-over. Additions that
+//! nobody waits for are committed by a flusher thread, which leads when no appender does.
 //!
-//! Invariants: at most one leader at a time, so batches are committed one after the other (I2, I3); every
-//! addition to an open batch is answered, with success or with the error of its batch or of the one
-//! before it (I7).
+//! Invariants: at most one leader at a time, so batches are committed one after the other (I2, I3);
+//! every addition to an open batch is answered, with success or with the error of its batch or of
+//! the one before it (I7).
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -24,8 +24,9 @@ pub(crate) trait Commit {
     /// Makes a batch durable and visible. Called by one thread at a time.
     fn commit(&self, batch: Self::Batch) -> Result<(), Failed>;
 
-    /// Takes back what was promised to the entries of batches that will not be committed: the failed one
-    /// and the open one, in which nothing remains. Called under the lock of the open batch.
+    /// Takes back what was promised to the entries of batches that will not be committed: the
+    /// failed one and the open one, in which nothing remains. Called under the lock of the open
+    /// batch.
     fn roll_back(&self);
 }
 
@@ -105,7 +106,8 @@ impl<B: Default> Group<B> {
     ///
     /// # Errors
     ///
-    /// Those of `add`, which must then have added nothing, and the reason for which the group stopped.
+    /// Those of `add`, which must then have added nothing, and the reason for which the group
+    /// stopped.
     pub(crate) fn add<T>(
         &self,
         will_wait: bool,
@@ -219,8 +221,8 @@ impl<B: Default> Group<B> {
         result
     }
 
-    /// Commits the open batch. Returns whether the caller still leads: there is another one. The tasks to be
-    /// woken are the caller's to wake.
+    /// Commits the open batch. Returns whether the caller still leads: there is another one. The
+    /// tasks to be woken are the caller's to wake.
     fn commit_one(&self, commit: &impl Commit<Batch = B>, wakers: &mut Vec<Waker>) -> bool {
         let (batch, completion) = {
             let mut state = self.state.lock();
@@ -481,7 +483,8 @@ mod tests {
         assert_eq!(*sink.committed.lock(), [1]);
     }
 
-    /// Between the end of a batch and its answer nobody leads, and the batch is no longer the open one.
+    /// Between the end of a batch and its answer nobody leads, and the batch is no longer the open
+    /// one.
     #[test]
     fn a_wait_that_comes_between_commit_and_answer_leads_nothing() {
         let (group, sink) = (Group::new(true), Sink::default());

@@ -1,9 +1,9 @@
 //! The journal: what makes an append durable with one write and one flush.
 //!
-//! Files `journal/<epoch>.wal`, zero-filled segments that are written front to back. A segment starts
-//! with a [head](segment), then come [batches](batch), each one CRC frame whose seed is the segment's
-//! epoch. Every batch carries its number, its first LSN and the CRC of the batch before it, across
-//! segments, so that a batch is accepted only as the successor of the one before.
+//! Files `journal/<epoch>.wal`, zero-filled segments that are written front to back. A segment
+//! starts with a [head](segment), then come [batches](batch), each one CRC frame whose seed is the
+//! segment's epoch. Every batch carries its number, its first LSN and the CRC of the batch before
+//! it, across segments, so that a batch is accepted only as the successor of the one before.
 //!
 //! Invariants: batch N+1 is written only after the flush of batch N returned (I1, I2), so whatever
 //! stands behind a damaged batch proves that it had been acknowledged. An epoch is never used twice

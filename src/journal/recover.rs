@@ -1,9 +1,9 @@
-//! Reading the journal back: from the applied position to its end, and the verdict at the first bytes
-//! that are no batch.
+//! Reading the journal back: from the applied position to its end, and the verdict at the first
+//! bytes that are no batch.
 //!
-//! The verdict is one total function, [`decide`], over what was observed. Nothing here changes a file:
-//! a torn batch is dropped by not being replayed, and the segment it stands in is set aside by the
-//! caller. So recovery can be cut off and repeated at will (I4, I5).
+//! The verdict is one total function, [`decide`], over what was observed. Nothing here changes a
+//! file: a torn batch is dropped by not being replayed, and the segment it stands in is set aside
+//! by the caller. So recovery can be cut off and repeated at will (I4, I5).
 
 use std::sync::Arc;
 
@@ -73,8 +73,8 @@ pub(crate) enum Mode {
     Recover,
     /// The holder of the lock, told by the user to drop an ambiguous last batch.
     RecoverDropping,
-    /// A reader, beside a writer that may be in the middle of a batch: the end is where the whole batches
-    /// end, and what stands there is reported as dropped, for the reader to judge.
+    /// A reader, beside a writer that may be in the middle of a batch: the end is where the whole
+    /// batches end, and what stands there is reported as dropped, for the reader to judge.
     Follow,
 }
 
@@ -187,8 +187,8 @@ fn last_nonzero(bytes: &[u8]) -> Option<usize> {
 ///
 /// # Errors
 ///
-/// `Corrupt` where an acknowledged batch is damaged or missing, `Ambiguous` where only the user can tell,
-/// `NewerFormat`, I/O errors, and those of `sink`. No file is changed.
+/// `Corrupt` where an acknowledged batch is damaged or missing, `Ambiguous` where only the user can
+/// tell, `NewerFormat`, I/O errors, and those of `sink`. No file is changed.
 pub(crate) fn replay(
     dir: &dyn Dir,
     store_id: u128,
@@ -334,7 +334,8 @@ fn observe_tail(segment: &Loaded, at: usize) -> Tail {
             }
         }
         Err(FrameError::Short) => true,
-        // Not even the header is whole: the extent is what there is, and a whole batch ends with its mark.
+        // Not even the header is whole: the extent is what there is, and a whole batch ends with
+        // its mark.
         Err(_) => {
             let extent = rest.get(..=last).unwrap_or_default();
             extent.last() != Some(&END) || has_zero_sector(extent, at as u64)

@@ -7,8 +7,9 @@
 //!  +------------------------+---------+---------+-----+----------------+
 //! ```
 //!
-//! A segment is made under a temporary name and renamed to `<epoch>.wal` when its zeros and its head are
-//! durable. So a file with a segment's name always has a whole head; one that has not is damaged.
+//! A segment is made under a temporary name and renamed to `<epoch>.wal` when its zeros and its
+//! head are durable. So a file with a segment's name always has a whole head; one that has not is
+//! damaged.
 
 use std::io;
 use std::sync::Arc;
@@ -67,8 +68,8 @@ pub(crate) fn display_name(epoch: Epoch) -> String {
     format!("{}/{}", super::DIR, name(epoch))
 }
 
-/// Makes a new, zero-filled segment; durable, with its name, when this returns. What a failure leaves is
-/// a temporary file that the next open removes.
+/// Makes a new, zero-filled segment; durable, with its name, when this returns. What a failure
+/// leaves is a temporary file that the next open removes.
 pub(crate) fn create(
     dir: &dyn Dir,
     epoch: Epoch,
@@ -99,7 +100,8 @@ pub(crate) fn recycle(
 ) -> io::Result<Segment> {
     let temporary = temporary_name(epoch);
     // CRASH: a cut before the last rename leaves a temporary file, which the next open removes. A
-    // reader that has the old name open sees zeros, and starts again at the store's new applied LSN.
+    // reader that has the old name open sees zeros, and starts again at the store's new applied
+    // LSN.
     dir.rename(&name(old.epoch), &temporary)?;
     // DURABILITY: the old name must be gone for good before what it names changes.
     dir.sync()?;

@@ -1,11 +1,12 @@
-//! The write side of the journal: the active segment, spare segments made ahead of need, and recycling.
+//! The write side of the journal: the active segment, spare segments made ahead of need, and
+//! recycling.
 //!
-//! One thread at a time writes (the leader of group commit). Making spares and recycling run beside it.
-//! Epochs are handed out in rising order and used in rising order; a segment that was made but is
-//! overtaken by a larger one is retired unused.
+//! One thread at a time writes (the leader of group commit). Making spares and recycling run beside
+//! it. Epochs are handed out in rising order and used in rising order; a segment that was made but
+//! is overtaken by a larger one is retired unused.
 //!
-//! What can fail: making a segment (no space: nothing was written, the caller may try again later), and
-//! writing or flushing a batch (the state of the file is unknown: the log stops).
+//! What can fail: making a segment (no space: nothing was written, the caller may try again later),
+//! and writing or flushing a batch (the state of the file is unknown: the log stops).
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,7 +26,8 @@ use super::{Epoch, Position};
 
 /// How many spare segments are kept at most.
 const SPARES_MAX: usize = 2;
-/// After a spare could not be made, how long not to try again: on a full disk each try takes space from others.
+/// After a spare could not be made, how long not to try again: on a full disk each try takes space
+/// from others.
 const SPARE_PAUSE: Duration = Duration::from_secs(1);
 /// The first segment of an opened log is this small, so that opening is cheap; the next are larger.
 pub(crate) const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
@@ -74,8 +76,8 @@ struct Pool {
 }
 
 impl Journal {
-    /// Starts a fresh epoch behind every epoch in `existing` and behind `end`, whose segments the caller
-    /// sets aside with [`Journal::retire`] once the store holds what is in them.
+    /// Starts a fresh epoch behind every epoch in `existing` and behind `end`, whose segments the
+    /// caller sets aside with [`Journal::retire`] once the store holds what is in them.
     pub(crate) fn start(
         dir: Arc<dyn Dir>,
         store_id: u128,
@@ -158,8 +160,8 @@ impl Journal {
         Ok(sealed)
     }
 
-    /// Whether a spare segment should be made, so that no append has to wait for one: the active one
-    /// is half full and there is none.
+    /// Whether a spare segment should be made, so that no append has to wait for one: the active
+    /// one is half full and there is none.
     pub(crate) fn wants_spare(&self) -> bool {
         let half_full = {
             let active = self.active.lock();
@@ -209,8 +211,8 @@ impl Journal {
         segment::create(&*self.dir, epoch, self.store_id, bytes)
     }
 
-    /// Says that the store holds every batch up to `applied`: recycles or removes the segments that hold
-    /// nothing else.
+    /// Says that the store holds every batch up to `applied`: recycles or removes the segments that
+    /// hold nothing else.
     pub(crate) fn release(&self, applied: u64) -> Result<()> {
         loop {
             let (segment, used, epoch) = {
@@ -238,8 +240,8 @@ impl Journal {
         self.remove(&retired, None)
     }
 
-    /// Removes the segments of earlier epochs, but keeps `damaged` under another name, and removes what
-    /// an interrupted creation left.
+    /// Removes the segments of earlier epochs, but keeps `damaged` under another name, and removes
+    /// what an interrupted creation left.
     pub(crate) fn retire(&self, old: &[Epoch], damaged: Option<Epoch>) -> Result<()> {
         let entries = self.dir.list().map_err(|e| Error::io("cannot list the journal", e))?;
         for name in entries.iter().filter_map(|entry| entry.name.to_str()) {
@@ -294,7 +296,8 @@ impl Journal {
 }
 
 impl Pool {
-    /// Keeps a segment as a spare unless it was overtaken meanwhile: epochs are used in rising order.
+    /// Keeps a segment as a spare unless it was overtaken meanwhile: epochs are used in rising
+    /// order.
     fn add_spare(&mut self, segment: Segment) {
         if segment.epoch < self.in_use {
             self.retired.push(segment.epoch);

@@ -15,8 +15,8 @@ pub struct Exported {
     pub bytes: u64,
 }
 
-/// Writes events of the session `id` to `out`, calling `progress` with the bytes written so far. Damaged
-/// spans and blank lines are written like all others.
+/// Writes events of the session `id` to `out`, calling `progress` with the bytes written so far.
+/// Damaged spans and blank lines are written like all others.
 ///
 /// # Errors
 ///

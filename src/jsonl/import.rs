@@ -1,11 +1,12 @@
 //! A file into a session.
 //!
-//! Import is a sync: what the session holds already must be the start of the file, byte for byte; what the
-//! file has beyond that is appended. Anything else is a conflict, which changes nothing. So a repeated
-//! import adds nothing, an import that was cut off is finished by the next, and no import shortens a session.
+//! Import is a sync: what the session holds already must be the start of the file, byte for byte;
+//! what the file has beyond that is appended. Anything else is a conflict, which changes nothing.
+//! So a repeated import adds nothing, an import that was cut off is finished by the next, and no
+//! import shortens a session.
 //!
-//! Every byte of the file is counted as part of a record, a separator or a quarantined span, and the sum is
-//! compared with the size of the file. Memory does not grow with the file.
+//! Every byte of the file is counted as part of a record, a separator or a quarantined span, and
+//! the sum is compared with the size of the file. Memory does not grow with the file.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -131,13 +132,14 @@ const BATCH_BYTES: usize = 1 << 20;
 /// How many batches may be on their way to the disk.
 const TICKETS_MAX: usize = 4;
 
-/// Imports a file, calling `progress` with the bytes read so far. Everything that was appended is durable when this
-/// returns. Bytes that are appended to the file meanwhile are left for the next import.
+/// Imports a file, calling `progress` with the bytes read so far. Everything that was appended is
+/// durable when this returns. Bytes that are appended to the file meanwhile are left for the next
+/// import.
 ///
 /// # Errors
 ///
-/// `Io`, `Full`, `TooLarge` for a line over the log's limit, those of [`Session::append`]. What had been
-/// appended before the error stays; importing again goes on there.
+/// `Io`, `Full`, `TooLarge` for a line over the log's limit, those of [`Session::append`]. What had
+/// been appended before the error stays; importing again goes on there.
 ///
 /// # Example
 ///
@@ -299,7 +301,8 @@ impl Source {
         }
     }
 
-    /// The format of the first line that is a record, and the session of the first record that names one.
+    /// The format of the first line that is a record, and the session of the first record that
+    /// names one.
     fn recognise(&self) -> Result<Option<(&'static dyn Format, Option<String>)>> {
         let mut lines = Lines::new(self.reader(), self.limit);
         let mut found: Option<&'static dyn Format> = None;
@@ -370,8 +373,8 @@ impl Source {
         while let Some(line) = lines.next_line().map_err(|e| self.line_error(e))? {
             let span = match tally.at_line_start {
                 true => scan::classify(&line, subject.format, subject.lane),
-                // A last line that had no end when it was imported and has grown since: what was kept of it
-                // stays as it is.
+                // A last line that had no end when it was imported and has grown since: what was
+                // kept of it stays as it is.
                 false => scan::continuation(&line),
             };
             tally.count(&span);
@@ -490,9 +493,9 @@ impl Tally {
     }
 }
 
-/// Where new lines go: batches on their way to the disk, a few at a time. Each is handed over only as the successor
-/// of the one before: when one fails, or somebody else appends to the session meanwhile, nothing of the file comes
-/// after the hole.
+/// Where new lines go: batches on their way to the disk, a few at a time. Each is handed over only
+/// as the successor of the one before: when one fails, or somebody else appends to the session
+/// meanwhile, nothing of the file comes after the hole.
 struct Sink<'s> {
     session: &'s Session,
     /// The seq of the first event of the next batch.

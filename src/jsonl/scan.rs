@@ -1,7 +1,7 @@
 //! A file as a row of spans. Lines end at `\n` alone; `\r` before it belongs to the line end.
 //!
-//! Every byte of the file is in exactly one span: a record, a damaged span, or a separator (line ends, blank
-//! lines, a byte-order mark at the very start). Memory is bounded by the longest line.
+//! Every byte of the file is in exactly one span: a record, a damaged span, or a separator (line
+//! ends, blank lines, a byte-order mark at the very start). Memory is bounded by the longest line.
 
 use std::io::{self, Read};
 

@@ -1,10 +1,11 @@
 //! The log: what hosts use.
 //!
-//! * [`EventLog`] opens a log, [`Session`] appends, [`Ticket`] is the receipt of what was handed over.
+//! * [`EventLog`] opens a log, [`Session`] appends, [`Ticket`] is the receipt of what was handed
+//!   over.
 //! * [`Snapshot`] is a view of one moment, [`Events`] a range of a session's events.
 //!
-//! Inside: [`open`] has the start-up table, [`commit`] the way of an append, [`shared`] the state of a log that
-//! is open for writing and its threads, [`reader`] a log that is open for reading.
+//! Inside: [`open`] has the start-up table, [`commit`] the way of an append, [`shared`] the state
+//! of a log that is open for writing and its threads, [`reader`] a log that is open for reading.
 
 pub(crate) mod commit;
 mod open;
@@ -39,9 +40,9 @@ use shared::Shared;
 /// A durable log of events, grouped in sessions, in one directory.
 ///
 /// One process at a time has a log open for writing; any number of others can read it meanwhile
-/// ([`EventLog::open_read_only`]). A handle is cheap to clone and can be used from any thread. When the last
-/// handle, [`Session`] and [`Ticket`] is gone the log is closed; [`EventLog::close`] does that by hand and says
-/// whether it worked.
+/// ([`EventLog::open_read_only`]). A handle is cheap to clone and can be used from any thread. When
+/// the last handle, [`Session`] and [`Ticket`] is gone the log is closed; [`EventLog::close`] does
+/// that by hand and says whether it worked.
 ///
 /// ```
 /// use eventlog::{Entry, EventLog, Kind};
@@ -115,8 +116,8 @@ impl Drop for Handle {
         // Who wants to know whether this worked calls `close`; the next open finds everything
         // acknowledged either way.
         match &self.inner {
-            // A task that is woken by a thread of ours may drop the last ticket there, and no thread can
-            // wait for its own end.
+            // A task that is woken by a thread of ours may drop the last ticket there, and no
+            // thread can wait for its own end.
             Inner::Writer(shared) if shared.is_own_thread() => {
                 let shared = shared.clone();
                 std::thread::spawn(move || _ = shared.close());
@@ -142,13 +143,13 @@ impl EventLog {
     }
 
     /// Opens the log for reading, beside a process that writes, or without one. Every
-    /// [`EventLog::snapshot`] (and what builds on it) sees at least everything that was acknowledged before.
-    /// It may also see a batch whose acknowledgement is still under way.
+    /// [`EventLog::snapshot`] (and what builds on it) sees at least everything that was
+    /// acknowledged before. It may also see a batch whose acknowledgement is still under way.
     ///
     /// # Errors
     ///
-    /// `NotFound`; `NeedsRecovery` when the last writer was killed and no other has opened the log since:
-    /// [`EventLog::open`] recovers it; `NewerFormat`, `Corrupt`, `Io`.
+    /// `NotFound`; `NeedsRecovery` when the last writer was killed and no other has opened the log
+    /// since: [`EventLog::open`] recovers it; `NewerFormat`, `Corrupt`, `Io`.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<EventLog> {
         EventLog::builder().open_read_only(path)
     }
@@ -171,12 +172,13 @@ impl EventLog {
         }
     }
 
-    /// A handle of the session `id`: any text of 1 to 512 bytes. The session comes into being with its
-    /// first event.
+    /// A handle of the session `id`: any text of 1 to 512 bytes. The session comes into being with
+    /// its first event.
     ///
     /// # Errors
     ///
-    /// `Usage` for an id that is empty or too long; `Refused` for a log opened read-only; `Corrupt`, `Io`.
+    /// `Usage` for an id that is empty or too long; `Refused` for a log opened read-only;
+    /// `Corrupt`, `Io`.
     pub fn session(&self, id: &str) -> Result<Session> {
         session::check_id(id)?;
         let state = self.handle.writer()?.session(id)?;
@@ -192,7 +194,8 @@ impl EventLog {
         self.handle.snapshot()
     }
 
-    /// All sessions, in the order in which they were created: [`Snapshot::sessions`] of a new snapshot.
+    /// All sessions, in the order in which they were created: [`Snapshot::sessions`] of a new
+    /// snapshot.
     ///
     /// # Errors
     ///
@@ -231,19 +234,19 @@ impl EventLog {
         self.snapshot()?.read(id, range)
     }
 
-    /// Writes everything durable to the store and frees the journal. Happens by itself; appends go on
-    /// meanwhile.
+    /// Writes everything durable to the store and frees the journal. Happens by itself; appends go
+    /// on meanwhile.
     ///
     /// # Errors
     ///
-    /// `Full`, `Io`: the log then accepts nothing more until it is opened again, and nothing is lost.
-    /// `Refused` for a log opened read-only.
+    /// `Full`, `Io`: the log then accepts nothing more until it is opened again, and nothing is
+    /// lost. `Refused` for a log opened read-only.
     pub fn checkpoint(&self) -> Result<()> {
         self.handle.writer()?.checkpoint()
     }
 
-    /// Reads everything there is and compares it with what is written about it: checksums, seqs without gap,
-    /// counts, sums of bytes, marks.
+    /// Reads everything there is and compares it with what is written about it: checksums, seqs
+    /// without gap, counts, sums of bytes, marks.
     ///
     /// # Errors
     ///
@@ -286,13 +289,13 @@ impl EventLog {
         Ok(stats)
     }
 
-    /// Answers every append that is under way, writes a last checkpoint and gives the log back. Other
-    /// handles of it answer with `Closed` from then on.
+    /// Answers every append that is under way, writes a last checkpoint and gives the log back.
+    /// Other handles of it answer with `Closed` from then on.
     ///
     /// # Errors
     ///
-    /// What kept the last checkpoint from being written: everything acknowledged is in the journal then,
-    /// and the next open takes it over.
+    /// What kept the last checkpoint from being written: everything acknowledged is in the journal
+    /// then, and the next open takes it over.
     pub fn close(self) -> Result<()> {
         self.handle.close()
     }

@@ -67,8 +67,8 @@ pub(super) fn open(dir: &Arc<dyn Dir>, options: Options) -> Result<Arc<Shared>> 
         store.checkpoint(&memtable.read())?;
         last_number = store.reader()?.last_number()?;
     }
-    // The old segments go only when the store holds what is in them and a newer epoch exists; whatever
-    // cut comes in between, the next open finds the same end again (I4, I5).
+    // The old segments go only when the store holds what is in them and a newer epoch exists;
+    // whatever cut comes in between, the next open finds the same end again (I4, I5).
     let journal = Journal::start(
         journal_dir,
         store.id(),
@@ -131,7 +131,8 @@ fn prepare(dir: &dyn Dir, options: &Options) -> Result<Arc<dyn Dir>> {
                 format!("there is no event log in {}", dir.path().display()),
             ));
         }
-        // The journal comes after the store, so a journal without a store is a loss, not a beginning.
+        // The journal comes after the store, so a journal without a store is a loss, not a
+        // beginning.
         store::create(dir, uuid::Uuid::now_v7().as_u128())?;
     }
     let journal = match found {

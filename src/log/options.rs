@@ -16,8 +16,9 @@ pub enum Sync {
     /// system and a power failure, on a disk that honours flushes.
     #[default]
     Always,
-    /// After the operating system has the event: it survives a process kill only. After a power failure
-    /// the log may refuse to open, because it cannot tell lost batches from damaged ones.
+    /// After the operating system has the event: it survives a process kill only. After a power
+    /// failure the log may refuse to open, because it cannot tell lost batches from damaged
+    /// ones.
     Os,
 }
 
@@ -95,15 +96,16 @@ impl Builder {
         self
     }
 
-    /// How many bytes of events are kept in memory (and in the journal) before they are written to the
-    /// store in the background. Default: 16 MiB. Appends wait at three times this.
+    /// How many bytes of events are kept in memory (and in the journal) before they are written to
+    /// the store in the background. Default: 16 MiB. Appends wait at three times this.
     pub fn checkpoint_bytes(mut self, bytes: usize) -> Builder {
         self.options.checkpoint_bytes = bytes.max(1);
         self.options.pressure_bytes = bytes.saturating_mul(3);
         self
     }
 
-    /// How long an event stays in memory and journal before it is written to the store. Default: 30 s.
+    /// How long an event stays in memory and journal before it is written to the store. Default: 30
+    /// s.
     pub fn checkpoint_interval(mut self, interval: Duration) -> Builder {
         self.options.checkpoint_interval = interval.max(Duration::from_millis(10));
         self
@@ -121,17 +123,19 @@ impl Builder {
         self
     }
 
-    /// Whether threads run in the background: one that writes checkpoints, one that prepares journal
-    /// segments, one that flushes what nobody waits for. Default: yes. Without them the log does all of it
-    /// in the calls that need it, and [`EventLog::checkpoint`] is the caller's to call.
+    /// Whether threads run in the background: one that writes checkpoints, one that prepares
+    /// journal segments, one that flushes what nobody waits for. Default: yes. Without them the
+    /// log does all of it in the calls that need it, and [`EventLog::checkpoint`] is the
+    /// caller's to call.
     pub fn background(mut self, yes: bool) -> Builder {
         self.options.background = yes;
         self
     }
 
-    /// Whether to leave out the journal's last batch where its bytes are damaged in such a way that nobody can
-    /// tell whether it had been acknowledged ([`ErrorKind::Ambiguous`]). The segment with the damage is kept
-    /// beside the others ([`Recovery::dropped`](super::Recovery::dropped)). Default: no.
+    /// Whether to leave out the journal's last batch where its bytes are damaged in such a way that
+    /// nobody can tell whether it had been acknowledged ([`ErrorKind::Ambiguous`]). The segment
+    /// with the damage is kept beside the others
+    /// ([`Recovery::dropped`](super::Recovery::dropped)). Default: no.
     pub fn drop_last_batch(mut self, yes: bool) -> Builder {
         self.options.drop_last_batch = yes;
         self
@@ -142,8 +146,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// `Locked` with the owner, `Corrupt` or `Ambiguous` with the place, `NewerFormat`, `NotFound` (without
-    /// [`Builder::create`]), `Full`, `Io`. An error changes nothing.
+    /// `Locked` with the owner, `Corrupt` or `Ambiguous` with the place, `NewerFormat`, `NotFound`
+    /// (without [`Builder::create`]), `Full`, `Io`. An error changes nothing.
     pub fn open(self, path: impl AsRef<Path>) -> Result<EventLog> {
         let path = path.as_ref();
         let dir = if self.options.create { StdDir::create(path) } else { StdDir::open(path) };

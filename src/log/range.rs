@@ -52,8 +52,8 @@ impl fmt::Display for Position {
 
 /// A range of events of one session: from one position up to, not including, another.
 ///
-/// Made of `..`, of ranges of seqs, or with [`EventRange::between`]. Seqs beyond the end are no error; the range just
-/// ends there.
+/// Made of `..`, of ranges of seqs, or with [`EventRange::between`]. Seqs beyond the end are no
+/// error; the range just ends there.
 ///
 /// ```
 /// use eventlog::{EventRange, Position};

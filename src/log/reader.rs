@@ -1,8 +1,9 @@
 //! A log that is open for reading alone, beside a process that writes it, or without one.
 //!
-//! A reader takes no lock of ours and writes nothing. Each view is made anew: the store as it is, then the
-//! journal's batches above its applied position. If a checkpoint moved that position meanwhile, the
-//! segments that were read may have been recycled under the reader's hands, and it starts again.
+//! A reader takes no lock of ours and writes nothing. Each view is made anew: the store as it is,
+//! then the journal's batches above its applied position. If a checkpoint moved that position
+//! meanwhile, the segments that were read may have been recycled under the reader's hands, and it
+//! starts again.
 
 use std::io;
 use std::sync::Arc;
@@ -110,8 +111,9 @@ impl Reader {
         }
         let read = read?;
         if let Some(dropped) = &read.dropped {
-            // Beside a writer that is a batch in the making. Without one it is what a crash left: a torn batch had
-            // never been acknowledged, anything else is not a reader's to pass over.
+            // Beside a writer that is a batch in the making. Without one it is what a crash left: a
+            // torn batch had never been acknowledged, anything else is not a reader's
+            // to pass over.
             match (had_writer, self.has_writer()?) {
                 (true, true) => {}
                 (false, false) if dropped.verdict == Verdict::Torn => {}

@@ -31,7 +31,8 @@ pub(crate) struct Progress {
 #[derive(Debug)]
 pub(crate) struct SessionState {
     pub(crate) id: Arc<str>,
-    /// Locked inside the lock of the open batch, so that seqs are given in the order of the journal.
+    /// Locked inside the lock of the open batch, so that seqs are given in the order of the
+    /// journal.
     pub(crate) progress: Mutex<Standing>,
 }
 
@@ -61,8 +62,8 @@ pub(crate) fn check_id(id: &str) -> Result<()> {
 
 /// A handle of one session: cheap to clone, to be used from any thread.
 ///
-/// A session comes into being with its first event. Events of one session appended from several threads
-/// get their seqs in the order in which the calls are taken up.
+/// A session comes into being with its first event. Events of one session appended from several
+/// threads get their seqs in the order in which the calls are taken up.
 ///
 /// ```
 /// use eventlog::{Entry, EventLog, Kind};
@@ -107,19 +108,20 @@ impl Session {
 
     /// Appends an event and returns its seq. Durable when this returns (see [`Sync`](crate::Sync)).
     ///
-    /// Blocks for one flush of the device, shared with every other append that is under way, and longer
-    /// while the store is catching up.
+    /// Blocks for one flush of the device, shared with every other append that is under way, and
+    /// longer while the store is catching up.
     ///
     /// # Errors
     ///
-    /// `TooLarge`; `Full` (nothing is lost, try again later); `Io` when the write failed: whether the
-    /// event is in the log is known only after the log has been opened again, and until then every append
-    /// fails with `Poisoned`; `Closed`; `Refused` for a log opened read-only.
+    /// `TooLarge`; `Full` (nothing is lost, try again later); `Io` when the write failed: whether
+    /// the event is in the log is known only after the log has been opened again, and until
+    /// then every append fails with `Poisoned`; `Closed`; `Refused` for a log opened read-only.
     pub fn append(&self, entry: Entry<'_>) -> Result<Seq> {
         self.append_all(Addition::of(std::slice::from_ref(&entry))).map(|seqs| *seqs.start())
     }
 
-    /// Appends several events in a row, all or none, and returns their seqs. Durable when this returns.
+    /// Appends several events in a row, all or none, and returns their seqs. Durable when this
+    /// returns.
     ///
     /// # Errors
     ///
@@ -128,8 +130,8 @@ impl Session {
         self.append_all(Addition::of(entries))
     }
 
-    /// Appends events only if the session's head is `head`, the seq that the first of them will get.
-    /// Durable when this returns.
+    /// Appends events only if the session's head is `head`, the seq that the first of them will
+    /// get. Durable when this returns.
     ///
     /// # Errors
     ///
@@ -157,15 +159,15 @@ impl Session {
         self.append_all(Addition { expected: Some(head), ..Addition::of(entries) })
     }
 
-    /// Hands events over, all or none, and returns at once with a receipt. They are numbered in the order
-    /// of the calls; they are durable when the ticket says so.
+    /// Hands events over, all or none, and returns at once with a receipt. They are numbered in the
+    /// order of the calls; they are durable when the ticket says so.
     ///
-    /// When a batch fails with `Full`, the ones handed over behind it fail too, but one handed over later may
-    /// succeed once there is space, and then has the failed one's seq. Where that order matters, use
-    /// [`Session::submit_expecting`].
+    /// When a batch fails with `Full`, the ones handed over behind it fail too, but one handed over
+    /// later may succeed once there is space, and then has the failed one's seq. Where that
+    /// order matters, use [`Session::submit_expecting`].
     ///
-    /// Blocks only while three times [`checkpoint_bytes`](crate::Builder::checkpoint_bytes) of events wait to be
-    /// written to the store.
+    /// Blocks only while three times [`checkpoint_bytes`](crate::Builder::checkpoint_bytes) of
+    /// events wait to be written to the store.
     ///
     /// # Errors
     ///
@@ -174,7 +176,8 @@ impl Session {
         self.submit_all(Addition::of(entries))
     }
 
-    /// [`Session::submit`], only if the session's head, with everything handed over so far, is `head`.
+    /// [`Session::submit`], only if the session's head, with everything handed over so far, is
+    /// `head`.
     ///
     /// # Errors
     ///
@@ -205,7 +208,8 @@ impl Session {
         Ok(Ticket { handle: self.handle.clone(), completion, seqs })
     }
 
-    /// Sets attributes of the session; fields that are `None` stay as they are. Durable when this returns.
+    /// Sets attributes of the session; fields that are `None` stay as they are. Durable when this
+    /// returns.
     ///
     /// # Errors
     ///

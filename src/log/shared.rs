@@ -1,8 +1,9 @@
 //! What all handles of a log that is open for writing share, and its threads.
 //!
-//! Threads: `eventlog-flush` commits what nobody waits for, `eventlog-checkpoint` writes the memtable to the
-//! store, `eventlog-segments` makes journal segments ahead of need. Lock order: open batch, registry,
-//! a session's progress; the view's lock is taken alone or before a memtable's.
+//! Threads: `eventlog-flush` commits what nobody waits for, `eventlog-checkpoint` writes the
+//! memtable to the store, `eventlog-segments` makes journal segments ahead of need. Lock order:
+//! open batch, registry, a session's progress; the view's lock is taken alone or before a
+//! memtable's.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -134,8 +135,8 @@ impl Shared {
 
     /// A view of everything durable.
     pub(super) fn snapshot(&self) -> Result<Snapshot> {
-        // A checkpoint drops the frozen memtable only after its commit. The store is looked at while the
-        // view is held, so what is missing in the one is in the other.
+        // A checkpoint drops the frozen memtable only after its commit. The store is looked at
+        // while the view is held, so what is missing in the one is in the other.
         let view = self.view.read();
         let reader = self.store.reader()?;
         let end = view.live.read().end;
@@ -274,8 +275,8 @@ impl Shared {
         self.registry.lock().retain(|_, state| Arc::strong_count(state) > 1);
     }
 
-    /// Ends the log: answers what was accepted, writes a last checkpoint and the close record, stops the
-    /// threads and gives the lock back.
+    /// Ends the log: answers what was accepted, writes a last checkpoint and the close record,
+    /// stops the threads and gives the lock back.
     pub(super) fn close(&self) -> Result<()> {
         // Held to the end: a second close waits for the first.
         let mut held = self.lock.lock();

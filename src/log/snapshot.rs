@@ -13,8 +13,8 @@ use super::range::{EventRange, Events, Position};
 
 /// Everything that was durable at one moment, across all sessions. Later appends do not show.
 ///
-/// Cheap to make and to clone. It pins space in the store: drop it when done, and take a new one to see
-/// what is new.
+/// Cheap to make and to clone. It pins space in the store: drop it when done, and take a new one to
+/// see what is new.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(super) inner: Arc<SnapshotInner>,

@@ -12,11 +12,11 @@ use crate::journal::group::Completion;
 
 use super::Handle;
 
-/// The receipt of [`Session::submit`](super::Session::submit): resolves to the seqs of the submitted events when
-/// they are durable.
+/// The receipt of [`Session::submit`](super::Session::submit): resolves to the seqs of the
+/// submitted events when they are durable.
 ///
-/// Wait with [`Ticket::wait`], look with [`Ticket::poll`], or `.await` it on any runtime: polling never
-/// blocks. Dropping it takes nothing back; the events are written all the same.
+/// Wait with [`Ticket::wait`], look with [`Ticket::poll`], or `.await` it on any runtime: polling
+/// never blocks. Dropping it takes nothing back; the events are written all the same.
 #[must_use = "an event is durable only when its ticket says so"]
 pub struct Ticket {
     pub(super) handle: Arc<Handle>,

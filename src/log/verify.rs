@@ -59,7 +59,8 @@ struct Counted {
     broken: bool,
 }
 
-/// Reads everything and compares it with what is written about it. `progress` is called with blocks read.
+/// Reads everything and compares it with what is written about it. `progress` is called with blocks
+/// read.
 pub(super) fn verify(snapshot: &Snapshot, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
     let mut walk = Walk {
         snapshot,

@@ -1,7 +1,7 @@
-//! redb on our own files: [`Backend`] passes its reads, writes and flushes to an [`io::File`](crate::io::File), so
-//! that the simulator sees them, and its byte-range locks to redb's own file backend, so that readers in
-//! other processes are protected. A file without an operating-system file behind it has no such locks;
-//! redb then works for one process.
+//! redb on our own files: [`Backend`] passes its reads, writes and flushes to an
+//! [`io::File`](crate::io::File), so that the simulator sees them, and its byte-range locks to
+//! redb's own file backend, so that readers in other processes are protected. A file without an
+//! operating-system file behind it has no such locks; redb then works for one process.
 
 use std::io;
 use std::ops::Bound;

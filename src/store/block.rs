@@ -1,11 +1,11 @@
 //! Blocks: runs of consecutive events of one session, the values of the `events` table.
 //!
 //! A block is one frame. Its payload, compressed or not, is a row of
-//! `kind u8 | terminator u8 | flags u8 | detail u8 | len u32 LE | bytes`. Blocks instead of a row per event,
-//! because a row per event costs twice the space and scans several times slower.
+//! `kind u8 | terminator u8 | flags u8 | detail u8 | len u32 LE | bytes`. Blocks instead of a row
+//! per event, because a row per event costs twice the space and scans several times slower.
 //!
-//! Invariant I8: the frame's CRC, the session and first seq in its header and the counts are checked on
-//! every read; what fails is an error that names the block, never data.
+//! Invariant I8: the frame's CRC, the session and first seq in its header and the counts are
+//! checked on every read; what fails is an error that names the block, never data.
 
 use std::sync::Arc;
 
@@ -144,8 +144,8 @@ impl Builder {
         Ok(Builder { compressor, seed, limit, ratio: 0.25, raw: Vec::new() })
     }
 
-    /// The first block of `entries`, which are consecutive and start with `first_seq`: as many of them as
-    /// fit, at least one.
+    /// The first block of `entries`, which are consecutive and start with `first_seq`: as many of
+    /// them as fit, at least one.
     pub(crate) fn build(
         &mut self,
         session: u64,

@@ -1,8 +1,9 @@
 //! A checkpoint: one durable transaction that takes a frozen memtable in.
 //!
-//! Everything or nothing: blocks, session records, ids, marks and the applied position. With quick repair, so
-//! that a reopen after a kill does not read the whole file. A commit that returned an error may still have
-//! happened; replaying the journal over it is harmless because the applied position tells.
+//! Everything or nothing: blocks, session records, ids, marks and the applied position. With quick
+//! repair, so that a reopen after a kill does not read the whole file. A commit that returned an
+//! error may still have happened; replaying the journal over it is harmless because the applied
+//! position tells.
 
 use redb::{Durability, ReadableTable};
 
@@ -163,9 +164,9 @@ impl SessionWriter<'_, '_> {
         Ok(Ok(()))
     }
 
-    /// The entries of the session's last block if it is under half full: it will be written again, with
-    /// the new ones behind them, under the same key. One that is damaged stays as it is: reads report it, and
-    /// the new events do not need it.
+    /// The entries of the session's last block if it is under half full: it will be written again,
+    /// with the new ones behind them, under the same key. One that is damaged stays as it is:
+    /// reads report it, and the new events do not need it.
     fn take_short_tail(&mut self) -> Result<Vec<StoredEntry>, redb::Error> {
         let number = self.record.number;
         let tail = self.events.range((number, 0)..=(number, u64::MAX))?.next_back().transpose()?;

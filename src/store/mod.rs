@@ -6,10 +6,10 @@
 //! * [`reader`]: a view of the store at one moment.
 //! * [`backend`]: redb's file access on our own files.
 //!
-//! Invariants: the file gets its name only when it is a whole, empty store (a cut in its creation leaves a
-//! temporary file and nothing else); everything changes in one durable transaction per checkpoint, with
-//! the applied position in it (I6); no value is returned whose CRC is wrong (I8). After an I/O error redb
-//! refuses to go on; so does the log, until it is opened again.
+//! Invariants: the file gets its name only when it is a whole, empty store (a cut in its creation
+//! leaves a temporary file and nothing else); everything changes in one durable transaction per
+//! checkpoint, with the applied position in it (I6); no value is returned whose CRC is wrong (I8).
+//! After an I/O error redb refuses to go on; so does the log, until it is opened again.
 
 mod backend;
 pub(crate) mod block;
@@ -118,8 +118,8 @@ pub(crate) fn create(dir: &dyn Dir, id: u128) -> Result<()> {
 }
 
 impl Store {
-    /// Opens the store for reading and writing, repairing it if it was not closed. The caller holds the
-    /// log's lock.
+    /// Opens the store for reading and writing, repairing it if it was not closed. The caller holds
+    /// the log's lock.
     pub(crate) fn open(dir: Arc<dyn Dir>, cache_bytes: usize) -> Result<Store> {
         remove_if_present(&*dir, TEMPORARY_FILE)
             .map_err(|e| Error::io(format_args!("cannot remove {TEMPORARY_FILE}"), e))?;
@@ -207,7 +207,8 @@ impl Handle {
         let mode = if writable { OpenMode::Write } else { OpenMode::Read };
         let io = |e| Error::io(format_args!("cannot open {FILE}"), e);
         let file = dir.open(FILE, mode).map_err(io)?;
-        // redb would make a new database of an empty file, and a lost store would look like a new one.
+        // redb would make a new database of an empty file, and a lost store would look like a new
+        // one.
         if file.len().map_err(io)? == 0 {
             return Err(Error::corrupt(FILE, 0, "the file is empty"));
         }
@@ -254,7 +255,8 @@ thread_local! {
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a panic on this thread will be caught and reported as damage: a program's panic hook may then be silent.
+/// Whether a panic on this thread will be caught and reported as damage: a program's panic hook may
+/// then be silent.
 ///
 /// ```
 /// assert!(!eventlog::panics_are_caught());

@@ -131,7 +131,8 @@ impl StoreReader {
         if seq < block.end_seq() { Ok(block) } else { Err(missing()) }
     }
 
-    /// Where the search for event `seq` ends: the first seq of the block found, without looking into it.
+    /// Where the search for event `seq` ends: the first seq of the block found, without looking
+    /// into it.
     pub(crate) fn locate(&self, session: u64, seq: Seq) -> Result<Option<Seq>> {
         guarded("read", || {
             let row = self.events.range((session, 0)..=(session, seq))?.next_back().transpose()?;

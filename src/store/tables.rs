@@ -1,8 +1,8 @@
 //! The tables: their definitions, and how their values are framed.
 //!
-//! redb does not check what it reads, so every value carries a CRC of its own: blocks, session records and
-//! `meta` values are [frames](crate::frame); the two small values, a session's number and a mark's seq, have a
-//! CRC-32 over key and value beside them.
+//! redb does not check what it reads, so every value carries a CRC of its own: blocks, session
+//! records and `meta` values are [frames](crate::frame); the two small values, a session's number
+//! and a mark's seq, have a CRC-32 over key and value beside them.
 
 use redb::TableDefinition;
 
@@ -70,8 +70,8 @@ impl SessionRecord {
     }
 }
 
-/// What can be found by number. The table holds the first of each kind in every block; the others are
-/// found from there by reading on.
+/// What can be found by number. The table holds the first of each kind in every block; the others
+/// are found from there by reading on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Mark {

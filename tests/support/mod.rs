@@ -45,7 +45,8 @@ impl Model {
         }
     }
 
-    /// I1, I2, I3: everything acknowledged is there once and in order; of the open batch all or nothing.
+    /// I1, I2, I3: everything acknowledged is there once and in order; of the open batch all or
+    /// nothing.
     pub fn check(&self, log: &EventLog, what: &str) {
         let found = contents(log);
         let mut allowed = vec![self.acknowledged.clone()];
