@@ -9,12 +9,13 @@
 //! every addition to an open batch is answered, with success or with the error of its batch or of
 //! the one before it (I7).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// What the batches are made of and how they become durable.
 pub(crate) trait Commit {
@@ -232,7 +233,12 @@ impl<B: Default> Group<B> {
             }
             take(&mut state)
         };
-        let outcome = commit.commit(batch);
+        // A leader that is gone would be waited for until the end of time.
+        let outcome = catch_unwind(AssertUnwindSafe(|| commit.commit(batch)));
+        let outcome = outcome.unwrap_or_else(|_| {
+            let error = Error::new(ErrorKind::Poisoned, "a defect in the log stopped it");
+            Err(Failed { stop: Some(error.clone()), error })
+        });
         let mut state = self.state.lock();
         let mut failed = None;
         let result = match outcome {
@@ -384,7 +390,6 @@ impl Completion {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[derive(Default)]
@@ -510,6 +515,30 @@ mod tests {
             group.stop(&sink, Error::new(ErrorKind::Closed, "closed"));
         });
         assert_eq!(sink.committed.lock().len(), 60_000);
+    }
+
+    #[test]
+    fn a_leader_that_panics_stops_the_group_and_leaves_nobody_waiting() {
+        struct Panics;
+        impl Commit for Panics {
+            type Batch = Vec<u32>;
+            fn commit(&self, _: Vec<u32>) -> Result<(), Failed> {
+                panic!("planted");
+            }
+            fn roll_back(&self) {}
+        }
+        let group = Group::new(false);
+        for expected in ["stopped", "stopped"] {
+            let add = group.add(true, |batch: &mut Vec<u32>| {
+                batch.push(1);
+                Ok(())
+            });
+            let result =
+                add.and_then(|(_, completion, role)| group.finish(&Panics, &completion, role));
+            let error = result.unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+            assert_eq!(error.kind(), ErrorKind::Poisoned);
+        }
     }
 
     #[test]
