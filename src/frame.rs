@@ -44,6 +44,8 @@ pub(crate) enum FrameKind {
     Session = 5,
     /// A value of the `meta` table.
     Meta = 6,
+    /// The last frame of a journal segment that is full: which segment comes next.
+    Next = 7,
 }
 
 /// How the payload is stored.
@@ -65,6 +67,7 @@ impl FrameKind {
             FrameKind::Block => b"EVBK",
             FrameKind::Session => b"EVSR",
             FrameKind::Meta => b"EVMT",
+            FrameKind::Next => b"EVLN",
         }
     }
 }

@@ -314,7 +314,7 @@ impl Memtable {
         });
         let undecodable = || {
             let file = crate::journal::segment::display_name(batch.end.epoch);
-            Error::corrupt(file, batch.end.offset, "a batch holds records that cannot be decoded")
+            Error::corrupt(file, batch.offset, "a batch holds records that cannot be decoded")
                 .with_batch(batch.header.batch)
         };
         let changes = changes.collect::<Option<Vec<Change>>>().ok_or_else(undecodable)?;

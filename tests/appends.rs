@@ -358,3 +358,39 @@ fn a_submit_that_expects_another_head_is_a_conflict() {
     assert_eq!(session.submit_expecting(2, &[line("c")]).unwrap().wait().unwrap(), 2..=2);
     first.wait().unwrap();
 }
+
+#[test]
+fn without_threads_a_ticket_can_be_awaited() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EventLog::builder().background(false).open(dir.path().join("log")).unwrap();
+    let session = log.session("s").unwrap();
+    assert_eq!(block_on(session.submit(&[line("a")]).unwrap()).unwrap(), 0..=0);
+}
+
+/// Closes the log when it is woken.
+struct ClosesOnWake(EventLog);
+
+impl Wake for ClosesOnWake {
+    fn wake(self: Arc<Self>) {
+        self.0.clone().close().unwrap();
+    }
+}
+
+#[test]
+fn a_task_may_close_the_log_when_it_is_woken() {
+    for _ in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let log = EventLog::open(&path).unwrap();
+        let mut ticket = log.session("s").unwrap().submit(&[line("{}")]).unwrap();
+        let waker = Waker::from(Arc::new(ClosesOnWake(log)));
+        _ = std::pin::Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
+        ticket.wait().unwrap();
+        drop(waker);
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while let Err(error) = EventLog::open(&path) {
+            assert_eq!(error.kind(), ErrorKind::Locked, "{error}");
+            assert!(std::time::Instant::now() < until, "the log is closed by somebody");
+        }
+    }
+}

@@ -118,7 +118,7 @@ fn one_bad_file_does_not_stop_the_others() {
     std::fs::write(dir.path().join("a.jsonl"), "not a transcript\n").unwrap();
     std::fs::copy(demo(), dir.path().join("b.jsonl")).unwrap();
     let lines = json_lines(&expect(
-        6,
+        3,
         dir.path(),
         &["import", "missing.jsonl", "a.jsonl", "b.jsonl", "--json"],
     ));
@@ -506,6 +506,7 @@ fn what_is_no_file_is_refused_and_never_waited_for() {
         assert!(file.get(key).is_some(), "{key}: {file}");
     }
     expect(2, dir.path(), &["import", "-"]);
+    expect(3, dir.path(), &["import", "nothing-there.jsonl"]);
     use std::os::unix::ffi::OsStrExt;
     let odd = dir.path().join(std::ffi::OsStr::from_bytes(b"odd-\xFF.jsonl"));
     std::fs::copy(demo(), &odd).unwrap();

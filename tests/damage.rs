@@ -14,7 +14,7 @@ mod support;
 
 use eventlog::io::sim::{Fate, SimDisk};
 use eventlog::{ErrorKind, EventLog};
-use support::{Model, contents, line, open, options};
+use support::{Model, line, open, options};
 
 /// A killed log with `batches` batches in its journal; returns where the journal's data begin and
 /// end.
@@ -190,15 +190,69 @@ fn a_segment_cut_to_any_length_is_an_error_never_a_loss() {
 }
 
 #[test]
-fn a_cut_of_the_whole_segment_name_is_seen_by_the_store() {
+fn c5_a_lost_segment_is_seen_before_the_first_checkpoint() {
     let (image, ..) = killed(3, 500);
     let dir = image.root().subdir("journal", false).unwrap();
     for name in dir.list().unwrap() {
         dir.remove(name.name.to_str().unwrap()).unwrap();
     }
-    // Never checkpointed, so the store cannot know; a closed log can, and does.
-    let log = open(&image).unwrap();
-    assert!(contents(&log).is_empty());
+    for _ in 0..2 {
+        assert_eq!(open(&image).unwrap_err().kind(), ErrorKind::Corrupt);
+    }
+}
+
+#[test]
+fn c5_any_lost_segment_in_use_is_seen_and_named() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    model.append(&log, "s", vec![line(0, 100)]).unwrap();
+    log.close().unwrap();
+    let log = open(&disk).unwrap();
+    for n in 1..6 {
+        model.append(&log, "s", (0..30).map(|k| line(n * 100 + k, 1500)).collect()).unwrap();
+        if n == 3 {
+            log.checkpoint().unwrap();
+        }
+    }
+    let image = disk.kill();
+    drop(log);
+    model.check(&open(&image.kill()).unwrap(), "whole");
+    let segments: Vec<_> = image.paths().into_iter().filter(|p| p.ends_with(".wal")).collect();
+    let in_use = |path: &String| image.bytes(path).unwrap()[4096..].iter().any(|b| *b != 0);
+    let used: Vec<_> = segments.iter().filter(|path| in_use(path)).collect();
+    assert!(used.len() >= 3, "{used:?} of {segments:?}");
+    let mut seen = 0;
+    for path in used {
+        let lost = image.kill();
+        let dir = lost.root().subdir("journal", false).unwrap();
+        dir.remove(path.strip_prefix("journal/").unwrap()).unwrap();
+        match open(&lost) {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Corrupt, "{path}: {error}");
+                assert_eq!(&error.place().unwrap().file, path, "{error}");
+                seen += 1;
+            }
+            // The store has all that stood in it, and the next one goes on from there.
+            Ok(log) => model.check(&log, path),
+        }
+    }
+    assert!(seen >= 2, "{seen}");
+}
+
+#[test]
+fn bytes_behind_a_damaged_batch_prove_that_it_was_flushed() {
+    let (image, _, segment, _) = killed(4, 3000);
+    let whole = image.bytes(&segment).unwrap();
+    let starts = batch_offsets(&whole);
+    // The end of the third batch and the head of the last: neither is valid any more.
+    let mut bytes = whole.clone();
+    let at = starts[3] / 512 * 512;
+    bytes[at - 512..at + 512].fill(0);
+    image.overwrite(&segment, bytes);
+    let error = open(&image).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Ambiguous, "{error}");
+    assert_eq!(error.place().unwrap().batch, Some(3));
 }
 
 /// A store of several blocks, and what it holds.

@@ -184,6 +184,16 @@ fn an_unreadable_journal_is_an_error_and_changes_nothing() {
 }
 
 #[test]
+fn no_space_in_a_write_or_a_flush_is_no_full_because_the_outcome_is_unknown() {
+    for op in [Op::Write, Op::Sync] {
+        let (disk, log, mut model) = started();
+        disk.fail(1, Fault::NoSpace, move |found, path| found == op && path.ends_with(".wal"));
+        assert_eq!(model.append(&log, "s", vec![line(9, 100)]).unwrap_err().kind(), ErrorKind::Io);
+        stopped_but_readable(disk, log, &model);
+    }
+}
+
+#[test]
 fn an_error_while_making_a_segment_stops_the_log_unless_it_is_space() {
     for op in [Op::Create, Op::Write, Op::Sync, Op::Rename, Op::DirSync] {
         let (disk, log, mut model) = started();

@@ -117,13 +117,31 @@ fn store_temporary_only_journal_present_is_a_loss_and_refused() {
 }
 
 #[test]
-fn store_ok_and_empty_journal_absent_is_an_interrupted_creation() {
+fn store_never_opened_journal_absent_is_an_interrupted_creation() {
+    let probe = SimDisk::new();
+    open(&probe).unwrap().close().unwrap();
+    let mut seen = 0;
+    for cut in 0..probe.trace().len() as u64 {
+        let disk = SimDisk::new();
+        disk.cut_after(cut);
+        drop(open(&disk));
+        let image = disk.kill();
+        if image.paths().contains(&STORE.to_owned()) && segments(&image).is_empty() {
+            opens(&image, &Model::default());
+            seen += 1;
+        }
+    }
+    assert!(seen > 0);
+}
+
+#[test]
+fn store_opened_before_journal_absent_is_a_loss_and_refused_even_without_events() {
     let disk = SimDisk::new();
     open(&disk).unwrap().close().unwrap();
     for segment in segments(&disk) {
         remove(&disk, &segment);
     }
-    opens(&disk, &Model::default());
+    refuses_as_corrupt(&disk, "journal");
 }
 
 #[test]

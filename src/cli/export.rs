@@ -47,6 +47,10 @@ impl Export {
                 "name a file with -o FILE, or leave out --json",
             ));
         }
+        if self.output.as_os_str().to_string_lossy().ends_with('/') {
+            let message = format!("{} is a directory", self.output.display());
+            return Err(Failure::usage(message, "give -o the name of a file"));
+        }
         let target = match to_stdout {
             true => None,
             false => Some(StdDir::target(&self.output).map_err(|e| self.cannot_write(&e))?),

@@ -1,5 +1,6 @@
 //! `eventlog import`: files into sessions.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -32,6 +33,9 @@ pub(crate) struct Import {
     /// Look at the files and append nothing
     #[arg(long)]
     dry_run: bool,
+    /// How many of the files are not there
+    #[arg(skip)]
+    absent: Cell<u64>,
 }
 
 #[derive(Serialize)]
@@ -143,6 +147,7 @@ impl Import {
         summary.seconds = time::seconds_since(start);
         self.report_summary(&summary, output)?;
         Ok(match &summary {
+            Summary { failed, .. } if *failed > 0 && *failed == self.absent.get() => Exit::NotFound,
             Summary { failed: 1.., .. } => Exit::InputOutput,
             Summary { conflict: 1.., .. } => Exit::Conflict,
             Summary { refused: 1.., .. } if self.strict => Exit::Damage,
@@ -225,6 +230,9 @@ impl Import {
         output: &mut Output,
     ) -> Result<(), Failure> {
         let message = error.to_string();
+        if error.kind() == ErrorKind::NotFound {
+            self.absent.set(self.absent.get() + 1);
+        }
         if output.json {
             output.json(&FileLine {
                 r#type: "file",

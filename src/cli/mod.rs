@@ -54,7 +54,7 @@ pub(crate) struct Global {
     /// When to use colour
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     color: Colour,
-    /// Print nothing on stderr but errors
+    /// Print nothing on stderr but errors and warnings
     #[arg(short, long, global = true)]
     quiet: bool,
     /// Say more on stderr: which log is used

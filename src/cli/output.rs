@@ -130,11 +130,9 @@ impl Output {
         }
     }
 
-    /// Something that needs attention, on stderr.
+    /// Something that needs attention, on stderr, also with `--quiet`.
     pub(crate) fn warn(&mut self, text: &str) {
-        if !self.quiet {
-            _ = writeln!(self.stderr, "{YELLOW}warning:{YELLOW:#} {}", Printable(text));
-        }
+        _ = writeln!(self.stderr, "{YELLOW}warning:{YELLOW:#} {}", Printable(text));
     }
 
     /// Reports a failure and says how the command ends.

@@ -34,6 +34,7 @@ struct Summary<'a> {
     journal_batches: u64,
     bytes_accounted: bool,
     problems: usize,
+    set_aside: &'a [String],
 }
 
 impl Verify {
@@ -57,6 +58,9 @@ impl Verify {
                 output.bytes("", text.as_bytes())?;
             }
         }
+        for name in &report.set_aside {
+            output.note(&format!("{name} is kept from a recovery that left out its last batch"));
+        }
         let problems = report.problems.len();
         if output.json {
             output.json(&Summary {
@@ -67,6 +71,7 @@ impl Verify {
                 journal_batches: report.journal_batches,
                 bytes_accounted: report.bytes_accounted,
                 problems,
+                set_aside: &report.set_aside,
             })?;
         } else {
             output.line(&format!(

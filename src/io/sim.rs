@@ -99,7 +99,7 @@ enum NameOp {
     Mkdir(String),
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     inodes: Vec<Inode>,
     names: BTreeMap<String, usize>,
@@ -113,7 +113,6 @@ struct State {
     faults: Vec<Armed>,
 }
 
-#[derive(Debug)]
 struct Armed {
     matches: Box<dyn Matches>,
     fault: Fault,
@@ -130,12 +129,6 @@ impl<F: Fn(Op, &str) -> bool + Send> Matches for F {
     }
 }
 
-impl ::std::fmt::Debug for dyn Matches {
-    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
-        f.write_str("Matches")
-    }
-}
-
 /// A simulated disk. Clones are the same disk.
 ///
 /// ```
@@ -148,9 +141,15 @@ impl ::std::fmt::Debug for dyn Matches {
 /// assert!(after.root().open("a", OpenMode::Read).is_err());
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct SimDisk {
     state: Arc<Mutex<State>>,
+}
+
+impl ::std::fmt::Debug for SimDisk {
+    fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+        f.debug_struct("SimDisk").field("files", &self.paths()).finish_non_exhaustive()
+    }
 }
 
 impl SimDisk {

@@ -36,6 +36,16 @@ pub(crate) struct Lsn(pub(crate) u64);
 )]
 pub(crate) struct Epoch(pub(crate) u32);
 
+/// Where the store says the journal goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Applied {
+    /// Everything before this point is in the store.
+    pub(crate) end: Position,
+    /// The segment that the last open began with. It was durable, and known here, before the first
+    /// batch was written to it, so a journal without it has lost something.
+    pub(crate) opened: Epoch,
+}
+
 /// A point in the journal between two batches: everything before it, nothing behind it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub(crate) struct Position {

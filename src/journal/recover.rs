@@ -12,8 +12,8 @@ use crate::frame::{self, FrameError, FrameKind};
 use crate::io::{Dir, File, Mapping, OpenMode};
 
 use super::batch::{BatchHeader, END, has_zero_sector};
-use super::segment::{self, FIRST_BATCH_OFFSET};
-use super::{Epoch, Lsn, Position};
+use super::segment::{self, FIRST_BATCH_OFFSET, NextHeader};
+use super::{Applied, Epoch, Lsn, Position};
 
 /// What stands where the next batch was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +105,8 @@ pub(crate) struct Replayed {
 /// A batch on its way into the memtable.
 pub(crate) struct ReplayedBatch {
     pub(crate) header: BatchHeader,
+    /// Where the frame begins in its segment.
+    pub(crate) offset: u64,
     pub(crate) end: Position,
     /// The frame's payload.
     pub(crate) payload: Arc<Vec<u8>>,
@@ -192,27 +194,36 @@ fn last_nonzero(bytes: &[u8]) -> Option<usize> {
 pub(crate) fn replay(
     dir: &dyn Dir,
     store_id: u128,
-    applied: Position,
+    applied: Applied,
     mode: Mode,
     sink: &mut dyn FnMut(ReplayedBatch) -> Result<()>,
 ) -> Result<Replayed> {
     let epochs = list(dir)?;
-    if epochs.is_empty() && applied.batch > 0 {
-        return Err(Error::corrupt(super::DIR, None, "the journal has no segment")
-            .with_hint("restore the journal directory from the same copy as events.redb"));
-    }
-    // Segments before the applied one hold nothing that the store has not.
-    let needed = epochs.iter().filter(|epoch| **epoch >= applied.epoch);
+    let Applied { end: applied, opened } = applied;
+    // Segments before this one hold nothing that the store has not.
+    let first = applied.epoch.max(opened);
+    let needed = epochs.iter().filter(|epoch| **epoch >= first);
     let segments =
         needed.map(|e| load(dir, *e, store_id, mode)).collect::<Result<Vec<Loaded>>>()?;
-    for epoch in epochs.iter().filter(|epoch| **epoch < applied.epoch) {
+    for epoch in epochs.iter().filter(|epoch| **epoch < first) {
         check_owner(dir, *epoch, store_id)?;
     }
     let mut result = Replayed { end: applied, segments: epochs, ..Replayed::default() };
+    // An older copy of the store may still go on in the segments that there are.
+    let begins = first.0 == 0 || result.segments.contains(&first);
+    if !begins && find_later(&segments, applied) != Later::Successor {
+        return Err(missing(first, applied.batch + 1));
+    }
     for (index, loaded) in segments.iter().enumerate() {
         let start = if loaded.epoch == applied.epoch { applied.offset } else { FIRST_BATCH_OFFSET };
         let stopped = replay_segment(loaded, start, &mut result, sink)?;
         let later = segments.get(index + 1..).unwrap_or_default();
+        if let Some(next) = next_at(loaded, stopped) {
+            if !result.segments.contains(&next) {
+                return Err(missing(next, result.end.batch + 1));
+            }
+            continue;
+        }
         let tail = observe_tail(loaded, stopped);
         match decide(tail, observe_later(loaded, stopped, later, result.end)) {
             Verdict::NextSegment => {}
@@ -283,7 +294,8 @@ fn replay_segment(
             epoch: segment.epoch,
             offset: (at + len) as u64,
         };
-        sink(ReplayedBatch { header, end, payload: Arc::new(frame.payload.to_vec()) })?;
+        let (offset, payload) = (at as u64, Arc::new(frame.payload.to_vec()));
+        sink(ReplayedBatch { header, offset, end, payload })?;
         result.end = end;
         result.batches += 1;
         at += len;
@@ -295,6 +307,12 @@ fn replay_segment(
 fn closes(segment: &Loaded, at: usize, end: Position) -> bool {
     close_at(segment, at)
         .is_some_and(|close| close.at.batch == end.batch && close.at.crc == end.crc)
+}
+
+/// The segment that a full segment says comes next.
+fn next_at(segment: &Loaded, at: usize) -> Option<Epoch> {
+    let frame = frame::read(FrameKind::Next, segment.epoch.0, segment.content.get(at..)?).ok()?;
+    frame.head.decode::<NextHeader>().ok().map(|header| header.next)
 }
 
 fn close_at(segment: &Loaded, at: usize) -> Option<CloseHeader> {
@@ -311,8 +329,9 @@ fn observe_tail(segment: &Loaded, at: usize) -> Tail {
         return if last_nonzero(behind).is_none() { Tail::Zeros } else { Tail::Complete };
     }
     let Some(last) = last_nonzero(rest) else { return Tail::Zeros };
-    if rest.starts_with(b"EVLC") && last < CLOSE_BYTES_MAX {
-        return Tail::Zeros; // a close record that was cut off says nothing
+    // A close record or a seal that was cut off or damaged says nothing.
+    if (rest.starts_with(b"EVLC") || rest.starts_with(b"EVLN")) && last < CLOSE_BYTES_MAX {
+        return Tail::Zeros;
     }
     // Segments are zeroed before reuse, so this is a second line of defence.
     const OLDER_EPOCHS: u32 = 64;
@@ -325,6 +344,8 @@ fn observe_tail(segment: &Loaded, at: usize) -> Tail {
             let zeros_prove_nothing =
                 head.decode::<BatchHeader>().is_ok_and(|header| header.zero_sectors);
             match rest.get(..head.frame_len()) {
+                // Something stands behind it, and was written only after it had been flushed.
+                Some(frame) if last >= frame.len() => false,
                 // The last byte of a batch is its end mark.
                 Some(frame) => {
                     frame.last() == Some(&0)
@@ -351,7 +372,12 @@ fn observe_later(segment: &Loaded, at: usize, later: &[Loaded], end: Position) -
     if here.any(|batch| batch > end.batch) {
         return Later::Beyond;
     }
-    for segment in later {
+    find_later(later, end)
+}
+
+/// Searches whole segments for what comes behind `end`.
+fn find_later(segments: &[Loaded], end: Position) -> Later {
+    for segment in segments {
         if let Some(Ok(frame)) = segment
             .content
             .get(FIRST_BATCH_OFFSET as usize..)
@@ -397,6 +423,12 @@ fn magic_offsets<'a>(
 ) -> impl Iterator<Item = usize> + 'a {
     let bytes = segment.content.get(from..).unwrap_or_default();
     memchr::memmem::find_iter(bytes, magic).map(move |at| from + at)
+}
+
+fn missing(epoch: Epoch, batch: u64) -> Error {
+    Error::corrupt(segment::display_name(epoch), None, "the segment is missing, and was in use")
+        .with_batch(batch)
+        .with_hint("restore the journal directory from the same copy as events.redb")
 }
 
 fn corrupt(dropped: &Dropped) -> Error {

@@ -25,6 +25,15 @@ pub(crate) const FIRST_BATCH_OFFSET: u64 = 4096;
 /// The version of the journal's format.
 pub(crate) const FORMAT_VERSION: u32 = 1;
 
+/// The header of the frame that a full segment ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+pub(crate) struct NextHeader {
+    pub(crate) next: Epoch,
+}
+
+/// Bytes of that frame, at most: a batch leaves room for it.
+pub(crate) const NEXT_BYTES_MAX: u64 = (frame::PREFIX_BYTES + 5) as u64;
+
 /// The header of a segment's head frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
 pub(crate) struct SegmentHeader {

@@ -21,7 +21,7 @@ use crate::io::{Dir, remove_if_present, write_all_at};
 
 use super::batch::{BatchBuffer, SealedBatch};
 use super::recover::CloseHeader;
-use super::segment::{self, FIRST_BATCH_OFFSET, Segment};
+use super::segment::{self, FIRST_BATCH_OFFSET, NEXT_BYTES_MAX, NextHeader, Segment};
 use super::{Epoch, Position};
 
 /// How many spare segments are kept at most.
@@ -68,8 +68,8 @@ struct Pool {
     in_use: Epoch,
     /// Ready to be written, in epoch order.
     spares: VecDeque<Segment>,
-    /// Written full: the segment, the bytes used, the last batch in it.
-    full: VecDeque<(Segment, u64, u64)>,
+    /// Written full: the segment and the bytes used.
+    full: VecDeque<(Segment, u64)>,
     /// Overtaken or too small: to be removed.
     retired: Vec<Epoch>,
     spare_failed: Option<Instant>,
@@ -109,6 +109,11 @@ impl Journal {
         })
     }
 
+    /// The segment that is being written.
+    pub(crate) fn epoch(&self) -> Epoch {
+        self.active.lock().segment.epoch
+    }
+
     /// The point behind the last batch.
     pub(crate) fn end(&self) -> Position {
         self.active.lock().end
@@ -119,7 +124,7 @@ impl Journal {
         let active = self.active.lock().segment.capacity;
         let pool = self.pool.lock();
         let spares = pool.spares.iter().map(|s| s.capacity);
-        active + spares.chain(pool.full.iter().map(|(s, ..)| s.capacity)).sum::<u64>()
+        active + spares.chain(pool.full.iter().map(|(s, _)| s.capacity)).sum::<u64>()
     }
 
     /// Writes a batch and makes it durable (with `Sync::Os`: hands it to the operating system).
@@ -129,7 +134,7 @@ impl Journal {
         unix_micros: u64,
     ) -> Result<SealedBatch, WriteError> {
         let mut active = self.active.lock();
-        let needed = batch.frame_len_max();
+        let needed = batch.frame_len_max() + NEXT_BYTES_MAX;
         if active.offset + needed > active.segment.capacity {
             let next = self.take_segment(FIRST_BATCH_OFFSET + needed).map_err(|e| {
                 let error = Error::io("cannot make a journal segment", e);
@@ -139,25 +144,35 @@ impl Journal {
                     _ => WriteError::Fatal(error),
                 }
             })?;
+            self.seal(&active, next.epoch)?;
             let full = std::mem::replace(&mut active.segment, next);
             let used = std::mem::replace(&mut active.offset, FIRST_BATCH_OFFSET);
-            let last = active.end.batch;
-            self.pool.lock().full.push_back((full, used, last));
+            self.pool.lock().full.push_back((full, used + NEXT_BYTES_MAX));
         }
         let sealed = batch.seal(active.segment.epoch, active.offset, &active.end, unix_micros);
         assert!(sealed.end.offset <= active.segment.capacity, "a batch fits its segment");
-        let name = || segment::display_name(active.segment.epoch);
-        let fatal = |what: &str, e| {
-            WriteError::Fatal(Error::io(format_args!("cannot {what} {}", name()), e))
-        };
-        sealed.write_to(&*active.segment.file).map_err(|e| fatal("write", e))?;
+        let epoch = active.segment.epoch;
+        sealed.write_to(&*active.segment.file).map_err(|e| fatal("write", epoch, e))?;
         if self.sync {
             // DURABILITY: nobody is told before this returns, and a failure is never retried.
-            active.segment.file.sync_data().map_err(|e| fatal("flush", e))?;
+            active.segment.file.sync_data().map_err(|e| fatal("flush", epoch, e))?;
         }
         active.end = sealed.end;
         active.offset = sealed.end.offset;
         Ok(sealed)
+    }
+
+    /// Ends a full segment with the name of the next one, so that a journal without that one is
+    /// seen to be short.
+    fn seal(&self, active: &Active, next: Epoch) -> Result<(), WriteError> {
+        let header = frame::encode_header(&NextHeader { next });
+        let epoch = active.segment.epoch;
+        let record = frame::encode(FrameKind::Next, Codec::Raw, epoch.0, &header, b"");
+        let file = &*active.segment.file;
+        // DURABILITY: before the first batch of the next segment.
+        write_all_at(file, &record, active.offset)
+            .and_then(|()| if self.sync { file.sync_data() } else { Ok(()) })
+            .map_err(|e| fatal("seal", epoch, e))
     }
 
     /// Whether a spare segment should be made, so that no append has to wait for one: the active
@@ -194,6 +209,7 @@ impl Journal {
 
     /// A segment of at least `needed` bytes with an epoch above the active one's.
     fn take_segment(&self, needed: u64) -> io::Result<Segment> {
+        let least = needed.next_multiple_of(4096);
         let (epoch, bytes) = {
             let mut pool = self.pool.lock();
             while let Some(spare) = pool.spares.pop_front() {
@@ -203,25 +219,31 @@ impl Journal {
                 }
                 pool.retired.push(spare.epoch);
             }
-            let bytes = pool.next_bytes.max(needed.next_multiple_of(4096));
+            let bytes = pool.next_bytes.max(least);
             let epoch = take_epoch(&mut pool);
             pool.in_use = epoch;
             (epoch, bytes)
         };
-        segment::create(&*self.dir, epoch, self.store_id, bytes)
+        match segment::create(&*self.dir, epoch, self.store_id, bytes) {
+            // Where there is no room for a large one, one that is just large enough will do.
+            Err(e) if e.kind() == io::ErrorKind::StorageFull && least < bytes => {
+                segment::create(&*self.dir, epoch, self.store_id, least)
+            }
+            other => other,
+        }
     }
 
-    /// Says that the store holds every batch up to `applied`: recycles or removes the segments that
-    /// hold nothing else.
-    pub(crate) fn release(&self, applied: u64) -> Result<()> {
+    /// Says that the store holds everything up to `applied`: recycles or removes the segments
+    /// before that point's. The point's own segment stays: it says which one comes next.
+    pub(crate) fn release(&self, applied: Position) -> Result<()> {
         loop {
             let (segment, used, epoch) = {
                 let mut pool = self.pool.lock();
                 match pool.full.front() {
-                    Some((_, _, last)) if *last <= applied => {}
+                    Some((segment, _)) if segment.epoch < applied.epoch => {}
                     _ => break,
                 }
-                let Some((segment, used, _)) = pool.full.pop_front() else { break };
+                let Some((segment, used)) = pool.full.pop_front() else { break };
                 if segment.capacity != self.segment_bytes || pool.spares.len() >= SPARES_MAX {
                     pool.retired.push(segment.epoch);
                     continue;
@@ -295,6 +317,14 @@ impl Journal {
     }
 }
 
+/// Whatever it was, nobody knows what is on the disk now: even without space it is no `Full`.
+fn fatal(what: &str, epoch: Epoch, error: io::Error) -> WriteError {
+    let name = segment::display_name(epoch);
+    WriteError::Fatal(
+        Error::io(format_args!("cannot {what} {name}"), error).with_kind(ErrorKind::Io),
+    )
+}
+
 impl Pool {
     /// Keeps a segment as a spare unless it was overtaken meanwhile: epochs are used in rising
     /// order.
@@ -312,6 +342,17 @@ fn take_epoch(pool: &mut Pool) -> Epoch {
     let epoch = Epoch(pool.next_epoch);
     pool.next_epoch += 1;
     epoch
+}
+
+/// The segments that were kept under such a name, relative to the log's directory.
+pub(crate) fn set_aside(log_dir: &dyn Dir) -> Result<Vec<String>> {
+    let Ok(dir) = log_dir.subdir(super::DIR, false) else { return Ok(Vec::new()) };
+    let entries = dir.list().map_err(|e| Error::io("cannot list the journal", e))?;
+    let names = entries.iter().filter_map(|entry| entry.name.to_str());
+    let broken = names.filter(|name| name.contains(".wal.broken-"));
+    let mut names: Vec<String> = broken.map(|name| format!("{}/{name}", super::DIR)).collect();
+    names.sort();
+    Ok(names)
 }
 
 /// The name under which a segment with a dropped batch is kept.

@@ -59,19 +59,23 @@ use shared::Shared;
 /// # std::fs::remove_dir_all(dir).ok();
 /// # Ok::<(), eventlog::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct EventLog {
     handle: Arc<Handle>,
 }
 
+impl std::fmt::Debug for EventLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventLog").field("dir", &self.handle.dir.path()).finish_non_exhaustive()
+    }
+}
+
 /// Closes the log when the last one is dropped.
-#[derive(Debug)]
 pub(crate) struct Handle {
     dir: Arc<dyn Dir>,
     inner: Inner,
 }
 
-#[derive(Debug)]
 enum Inner {
     Writer(Arc<Shared>),
     Reader(Reader),
@@ -103,8 +107,15 @@ impl Handle {
         }
     }
 
-    fn close(&self) -> Result<()> {
+    fn close_from_anywhere(&self) -> Result<()> {
         match &self.inner {
+            // A task that is woken by a thread of ours may close the log there, and no thread can
+            // wait for its own end: it goes on elsewhere.
+            Inner::Writer(shared) if shared.is_own_thread() => {
+                let shared = shared.clone();
+                std::thread::spawn(move || _ = shared.close());
+                Ok(())
+            }
             Inner::Writer(shared) => shared.close(),
             Inner::Reader(reader) => reader.store.close(),
         }
@@ -115,15 +126,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // Who wants to know whether this worked calls `close`; the next open finds everything
         // acknowledged either way.
-        match &self.inner {
-            // A task that is woken by a thread of ours may drop the last ticket there, and no
-            // thread can wait for its own end.
-            Inner::Writer(shared) if shared.is_own_thread() => {
-                let shared = shared.clone();
-                std::thread::spawn(move || _ = shared.close());
-            }
-            _ => _ = self.close(),
-        }
+        _ = self.close_from_anywhere();
     }
 }
 
@@ -261,7 +264,9 @@ impl EventLog {
     ///
     /// Those of [`EventLog::verify`].
     pub fn verify_with(&self, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
-        verify::verify(&self.snapshot()?, progress)
+        let mut report = verify::verify(&self.snapshot()?, progress)?;
+        report.set_aside = journal::writer::set_aside(&*self.handle.dir)?;
+        Ok(report)
     }
 
     /// The log in numbers.
@@ -290,14 +295,16 @@ impl EventLog {
     }
 
     /// Answers every append that is under way, writes a last checkpoint and gives the log back.
-    /// Other handles of it answer with `Closed` from then on.
+    /// Other handles of it answer with `Closed` from then on. Called by a task's waker, which the
+    /// log's own thread may run, it returns at once and goes on in the background.
+    ///
     ///
     /// # Errors
     ///
     /// What kept the last checkpoint from being written: everything acknowledged is in the journal
     /// then, and the next open takes it over.
     pub fn close(self) -> Result<()> {
-        self.handle.close()
+        self.handle.close_from_anywhere()
     }
 
     /// The largest entry that can be appended, in bytes: [`Builder::max_entry_bytes`].

@@ -8,7 +8,7 @@ use crate::io::{Dir, LockGuard, LockOutcome};
 use crate::journal::recover::{self, Mode, Replayed};
 use crate::journal::segment;
 use crate::journal::writer::{Journal, broken_name};
-use crate::journal::{self, Position};
+use crate::journal::{self, Applied};
 use crate::memtable::Memtable;
 use crate::store::{self, Presence, Store};
 
@@ -78,11 +78,14 @@ pub(super) fn open(dir: &Arc<dyn Dir>, options: Options) -> Result<Arc<Shared>> 
         options.sync == Sync::Always,
     )?;
     let damaged = replayed.dropped.as_ref().map(|dropped| dropped.epoch);
+    // DURABILITY: the new segment is known to the store before anything is written to it, and the
+    // old ones go only when they are no longer where a recovery would begin.
+    store.set_opened(journal.epoch())?;
     journal.retire(&replayed.segments, damaged)?;
     let recovery = Recovery {
-        clean: replayed.closed || (replayed.segments.is_empty() && end.batch == 0),
+        clean: replayed.closed || (applied.opened.0 == 0 && end.batch == 0),
         replayed_batches: replayed.batches,
-        replayed_events: end.lsn.0 - applied.lsn.0,
+        replayed_events: end.lsn.0 - applied.end.lsn.0,
         dropped: replayed.dropped.map(|dropped| DroppedBatch {
             batch: dropped.batch,
             segment: segment::display_name(dropped.epoch),
@@ -96,11 +99,11 @@ pub(super) fn open(dir: &Arc<dyn Dir>, options: Options) -> Result<Arc<Shared>> 
 fn replay(
     dir: &dyn Dir,
     store: &Store,
-    applied: Position,
+    applied: Applied,
     mode: Mode,
     limit: usize,
 ) -> Result<(Replayed, Memtable)> {
-    let mut memtable = Memtable::new(applied);
+    let mut memtable = Memtable::new(applied.end);
     let replayed = recover::replay(dir, store.id(), applied, mode, &mut |batch| {
         // I10: however long the journal, memory stays bounded.
         if memtable.bytes() >= limit {

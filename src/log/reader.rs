@@ -29,6 +29,8 @@ pub(crate) struct Reader {
 
 /// Damage seen beside a writer may be a batch in the making: look again this often, this far apart.
 const TRIES: usize = 40;
+/// The same where nobody writes.
+const TRIES_ALONE: usize = 5;
 const PAUSE: Duration = Duration::from_millis(5);
 
 impl Reader {
@@ -65,8 +67,11 @@ impl Reader {
                         .with_hint("try again when the writer is less busy"));
                 }
                 Err(error) => {
-                    let passing = matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::NotFound);
-                    if !passing || tries >= TRIES || !self.has_writer()? {
+                    use ErrorKind::{Ambiguous, Corrupt, NotFound};
+                    let passing = matches!(error.kind(), Corrupt | Ambiguous | NotFound);
+                    // Without a writer now there may have been one a moment ago.
+                    let limit = if self.has_writer()? { TRIES } else { TRIES_ALONE };
+                    if !passing || tries >= limit {
                         return Err(error);
                     }
                     std::thread::sleep(PAUSE);
@@ -87,11 +92,11 @@ impl Reader {
         let had_writer = self.has_writer()?;
         let reader = self.store.reader()?;
         let applied = reader.applied();
-        let memtable = Memtable::new(applied);
+        let memtable = Memtable::new(applied.end);
         let journal = match self.dir.subdir(journal::DIR, false) {
             // A log whose creation was cut off: nothing was ever written.
-            Err(e) if e.kind() == io::ErrorKind::NotFound && applied.batch == 0 => {
-                return Ok(Some(Snapshot::new(reader, Vec::new(), applied)));
+            Err(e) if e.kind() == io::ErrorKind::NotFound && applied.opened.0 == 0 => {
+                return Ok(Some(Snapshot::new(reader, Vec::new(), applied.end)));
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(Error::corrupt(
@@ -115,10 +120,10 @@ impl Reader {
             // torn batch had never been acknowledged, anything else is not a reader's
             // to pass over.
             match (had_writer, self.has_writer()?) {
-                (true, true) => {}
-                (false, false) if dropped.verdict == Verdict::Torn => {}
-                (false, false) => return Err(recover::ambiguous(dropped)),
-                _ => return Ok(None),
+                (true, false) | (false, true) => return Ok(None),
+                _ if dropped.verdict == Verdict::Torn => {}
+                // A batch in the making stops short; this one has all its bytes.
+                _ => return Err(recover::ambiguous(dropped)),
             }
         }
         Ok(Some(Snapshot::new(reader, vec![Arc::new(memtable)], read.end)))

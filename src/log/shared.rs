@@ -261,7 +261,7 @@ impl Shared {
             self.room_made.notify_all();
             self.forget_idle_sessions();
             // DURABILITY: only now does the store hold what these segments hold.
-            self.journal.release(done.applied.batch)
+            self.journal.release(done.applied)
         });
         if let Err(error) = &result {
             self.group.poison(poisoned(error));

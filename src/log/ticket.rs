@@ -16,7 +16,8 @@ use super::Handle;
 /// submitted events when they are durable.
 ///
 /// Wait with [`Ticket::wait`], look with [`Ticket::poll`], or `.await` it on any runtime: polling
-/// never blocks. Dropping it takes nothing back; the events are written all the same.
+/// never blocks, except on a log without [background threads](crate::Builder::background), where the
+/// first poll does the writing. Dropping it takes nothing back; the events are written all the same.
 #[must_use = "an event is durable only when its ticket says so"]
 pub struct Ticket {
     pub(super) handle: Arc<Handle>,
@@ -56,6 +57,11 @@ impl Future for Ticket {
     type Output = Result<RangeInclusive<Seq>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let shared = self.handle.shared();
+        if !shared.options.background {
+            // Without threads nobody else would ever write it.
+            _ = shared.group.flush(&**shared);
+        }
         self.completion.poll(context).map(|result| result.map(|()| self.seqs.clone()))
     }
 }

@@ -38,6 +38,9 @@ pub struct VerifyReport {
     pub journal_batches: u64,
     /// For every session the bytes of its lines and line ends are what its record says.
     pub bytes_accounted: bool,
+    /// Segments that earlier recoveries set aside because of a batch that was left out, relative to
+    /// the log's directory. No problem by themselves: they can be looked at, and removed.
+    pub set_aside: Vec<String>,
     /// What is wrong, in the order found; at most 10,000.
     pub problems: Vec<Problem>,
 }
@@ -272,7 +275,7 @@ impl Walk<'_> {
     /// What the journal holds beyond the store; its CRCs were checked when it was read.
     fn in_memory(&mut self) {
         let snapshot = self.snapshot;
-        let applied = self.reader().applied();
+        let applied = self.reader().applied().end;
         for table in &snapshot.inner.memtables {
             // Looked up without holding the memtable: appends go on.
             let sessions: Vec<(u64, bool, Option<Seq>, u64)> = {
@@ -352,7 +355,7 @@ impl Snapshot {
                 Err(error) => return Err(error),
             }
         }
-        stats.applied_lsn = self.inner.reader.applied().lsn.0;
+        stats.applied_lsn = self.inner.reader.applied().end.lsn.0;
         stats.durable_lsn = self.inner.end.lsn.0;
         Ok(())
     }

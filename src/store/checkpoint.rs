@@ -9,12 +9,13 @@ use redb::{Durability, ReadableTable};
 
 use crate::entry::StoredEntry;
 use crate::error::{Error, Result};
-use crate::journal::Position;
+use crate::journal::{Epoch, Position};
 use crate::memtable::{MemInner, SessionView};
 
 use super::block::{self, BLOCK_BYTES_MAX, Builder, SMALL_BLOCK_BYTES_MAX};
 use super::tables::{
-    self, EVENTS, MARKS, META, META_APPLIED, Mark, SESSION_IDS, SESSIONS, SessionRecord,
+    self, EVENTS, MARKS, META, META_APPLIED, META_OPENED, Mark, SESSION_IDS, SESSIONS,
+    SessionRecord,
 };
 use super::{FILE, Handle, Store, guarded};
 
@@ -34,6 +35,21 @@ type Events<'t> = redb::Table<'t, (u64, u64), &'static [u8]>;
 type Marks<'t> = redb::Table<'t, (u64, u8, u64), (u64, u32)>;
 
 impl Store {
+    /// Remembers the segment that this open begins with. Durable when this returns.
+    pub(crate) fn set_opened(&self, epoch: Epoch) -> Result<()> {
+        let handle = self.handle();
+        let Handle::Write(database) = &*handle else {
+            return Err(Error::new(crate::ErrorKind::Closed, "the log is closed"));
+        };
+        guarded("write", || {
+            let mut transaction = database.begin_write()?;
+            transaction.set_durability(Durability::Immediate)?;
+            transaction.set_quick_repair(true);
+            transaction.open_table(META)?.insert(META_OPENED, &*tables::encode_meta(&epoch))?;
+            Ok(transaction.commit()?)
+        })
+    }
+
     /// Writes a memtable out. Durable when this returns.
     pub(crate) fn checkpoint(&self, memtable: &MemInner) -> Result<Checkpointed> {
         let handle = self.handle();

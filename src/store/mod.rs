@@ -27,7 +27,7 @@ use redb::{ConcurrencyMode, Database, Durability, ReadOnlyDatabase, ReadableData
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Dir, OpenMode, remove_if_present};
-use crate::journal::Position;
+use crate::journal::{Epoch, Position};
 
 use backend::Backend;
 use tables::{EVENTS, FORMAT_VERSION, MARKS, META, SESSION_IDS, SESSIONS};
@@ -80,7 +80,8 @@ pub(crate) fn presence(dir: &dyn Dir) -> Result<Presence> {
 
 /// The error for a journal without a store.
 pub(crate) fn lost(segments: usize) -> Error {
-    let message = format_args!("the file is missing, and the journal has {segments} segments");
+    let message =
+        format_args!("the file is missing, and the journal is there (segments: {segments})");
     Error::corrupt(FILE, None, message)
         .with_hint("restore events.redb from the same copy as the journal directory")
 }
@@ -106,6 +107,7 @@ pub(crate) fn create(dir: &dyn Dir, id: u128) -> Result<()> {
             meta.insert(tables::META_STORE_ID, &*tables::encode_meta(&id))?;
             let applied = tables::encode_meta(&Position::default());
             meta.insert(tables::META_APPLIED, &*applied)?;
+            meta.insert(tables::META_OPENED, &*tables::encode_meta(&Epoch::default()))?;
         }
         transaction.commit()?;
         database.close()?;

@@ -4,7 +4,7 @@ use redb::{ReadOnlyTable, ReadableTable};
 
 use crate::entry::Seq;
 use crate::error::{Error, Result};
-use crate::journal::Position;
+use crate::journal::Applied;
 
 use super::block::{self, Block};
 use super::tables::{self, EVENTS, MARKS, META, Mark, SESSION_IDS, SESSIONS, SessionRecord};
@@ -13,7 +13,7 @@ use super::{FILE, FORMAT_VERSION, Store, guarded};
 /// A view of the store.
 pub(crate) struct StoreReader {
     seed: u32,
-    applied: Position,
+    applied: Applied,
     events: ReadOnlyTable<(u64, u64), &'static [u8]>,
     sessions: ReadOnlyTable<u64, &'static [u8]>,
     session_ids: ReadOnlyTable<&'static str, (u64, u32)>,
@@ -41,7 +41,10 @@ impl StoreReader {
     pub(super) fn new(store: &Store) -> Result<StoreReader> {
         let transaction = store.handle().begin_read()?;
         let meta = guarded("read", || Ok(transaction.open_table(META)?))?;
-        let applied = meta_value(&meta, tables::META_APPLIED)?;
+        let applied = Applied {
+            end: meta_value(&meta, tables::META_APPLIED)?,
+            opened: meta_value(&meta, tables::META_OPENED)?,
+        };
         guarded("read", || {
             Ok(StoreReader {
                 seed: tables::seed(store.id),
@@ -65,8 +68,8 @@ impl StoreReader {
         meta_value(&meta, tables::META_STORE_ID)
     }
 
-    /// The position in the journal up to which everything is here.
-    pub(crate) fn applied(&self) -> Position {
+    /// Where the journal goes on.
+    pub(crate) fn applied(&self) -> Applied {
         self.applied
     }
 

@@ -22,6 +22,7 @@ pub(super) const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta
 pub(super) const META_FORMAT: &str = "format";
 pub(super) const META_STORE_ID: &str = "store_id";
 pub(super) const META_APPLIED: &str = "applied";
+pub(super) const META_OPENED: &str = "opened";
 
 /// The version of the store's format.
 pub(crate) const FORMAT_VERSION: u32 = 1;
