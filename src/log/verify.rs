@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::entry::{Kind, Seq};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Mark, SessionRecord, StoreReader};
+use crate::store::{BlockRow, Mark, SessionRecord, StoreReader};
 
 use super::snapshot::Snapshot;
 
@@ -118,31 +118,8 @@ impl Walk<'_> {
                 _ = numbers.next_if(|n| n.as_ref().is_ok_and(|n| *n == row.session));
                 current = Some(fresh(row.session));
             }
-            let Some(counted) = &mut current else { continue };
-            let name = crate::store::block::place(row.session, row.first_seq);
-            let who = || Who(None, Some(row.first_seq));
-            match row.block {
-                Err(error) => {
-                    counted.broken = true;
-                    self.corrupt(who(), &error);
-                }
-                Ok(block) => {
-                    self.check_reachable(row.session, block.first_seq, block.end_seq(), &name);
-                    if block.first_seq != counted.record.next_seq && !counted.broken {
-                        let expected = counted.record.next_seq;
-                        let message = format!("the block should begin with event {expected}");
-                        self.problem("gap", name, who(), message);
-                        counted.broken = true;
-                    }
-                    counted.record.blocks += 1;
-                    counted.record.stored_bytes += row.stored_len;
-                    for entry in block.entries() {
-                        self.check_mark(&counted.record, entry.kind, entry.flags, entry.seq);
-                        let line = entry.bytes().len() + entry.terminator.as_bytes().len();
-                        counted.record.count(entry.kind, entry.flags, line as u64);
-                        self.report.events += 1;
-                    }
-                }
+            if let Some(counted) = &mut current {
+                self.count_block(counted, row);
             }
         }
         self.finish(current.take());
@@ -172,6 +149,34 @@ impl Walk<'_> {
                 }
                 Err(error) => self.corrupt(Who(None, Some(seq)), &error),
             }
+        }
+    }
+
+    /// Counts what a block holds.
+    fn count_block(&mut self, counted: &mut Counted, row: BlockRow) {
+        let name = crate::store::block::place(row.session, row.first_seq);
+        let who = Who(None, Some(row.first_seq));
+        let block = match row.block {
+            Ok(block) => block,
+            Err(error) => {
+                counted.broken = true;
+                return self.corrupt(who, &error);
+            }
+        };
+        self.check_reachable(row.session, block.first_seq, block.end_seq(), &name);
+        if block.first_seq != counted.record.next_seq && !counted.broken {
+            let expected = counted.record.next_seq;
+            let message = format!("the block should begin with event {expected}");
+            self.problem("gap", name, who, message);
+            counted.broken = true;
+        }
+        counted.record.blocks += 1;
+        counted.record.stored_bytes += row.stored_len;
+        for entry in block.entries() {
+            self.check_mark(&counted.record, entry.kind, entry.flags, entry.seq);
+            let line = entry.bytes().len() + entry.terminator.as_bytes().len();
+            counted.record.count(entry.kind, entry.flags, line as u64);
+            self.report.events += 1;
         }
     }
 

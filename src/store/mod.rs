@@ -32,7 +32,7 @@ use crate::journal::{Epoch, Position};
 use backend::Backend;
 use tables::{EVENTS, FORMAT_VERSION, MARKS, META, SESSION_IDS, SESSIONS};
 
-pub(crate) use reader::StoreReader;
+pub(crate) use reader::{BlockRow, StoreReader};
 pub(crate) use tables::{FORMAT_VERSION as STORE_FORMAT_VERSION, Mark, SessionRecord};
 
 /// The store's file name.
