@@ -265,6 +265,11 @@ impl StoredEntry {
     pub fn bytes(&self) -> &[u8] {
         self.bytes.as_slice()
     }
+
+    /// Bytes of the line with its line end.
+    pub(crate) fn line_len(&self) -> u64 {
+        (self.bytes().len() + self.terminator.as_bytes().len()) as u64
+    }
 }
 
 impl fmt::Debug for StoredEntry {

@@ -75,7 +75,7 @@ impl FrameKind {
 /// Why bytes are not a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameError {
-    /// Fewer bytes than the frame needs; the header was whole when `payload` is set.
+    /// Fewer bytes than the frame needs.
     Short,
     /// Another magic or kind.
     Magic,

@@ -211,27 +211,6 @@ pub(crate) struct MemInner {
     pub(crate) end: Position,
 }
 
-impl Memtable {
-    /// Whether the seqs go on where those of each session end.
-    fn follow_on<'h>(&self, heads: impl Iterator<Item = &'h EntryHead>) -> bool {
-        let inner = self.inner.read();
-        let mut next: HashMap<u64, u64> = HashMap::new();
-        for head in heads {
-            let known = || {
-                let session = inner.sessions.get(&head.session)?;
-                let count = session.entries.len() as u64;
-                (count > 0).then_some(session.first_seq + count)
-            };
-            let expected = next.get(&head.session).copied().or_else(known).unwrap_or(head.seq);
-            if head.seq != expected {
-                return false;
-            }
-            next.insert(head.session, expected + 1);
-        }
-        true
-    }
-}
-
 impl MemInner {
     /// The number of a session declared here.
     pub(crate) fn number(&self, id: &str) -> Option<u64> {
@@ -243,9 +222,9 @@ impl MemInner {
         self.sessions.get(&number).map(|session| SessionView { session, at })
     }
 
-    /// All sessions as they are at the end.
-    pub(crate) fn views(&self) -> impl Iterator<Item = (u64, SessionView<'_>)> {
-        let view = |session| SessionView { session, at: self.end };
+    /// All sessions as they were at `at`.
+    pub(crate) fn views(&self, at: Position) -> impl Iterator<Item = (u64, SessionView<'_>)> {
+        let view = move |session| SessionView { session, at };
         self.sessions.iter().map(move |(number, session)| (*number, view(session)))
     }
 }
@@ -329,6 +308,25 @@ impl Memtable {
         }
         self.apply(changes, batch.payload.clone(), batch.end, batch.header.unix_micros);
         Ok(())
+    }
+
+    /// Whether the seqs go on where those of each session end.
+    fn follow_on<'h>(&self, heads: impl Iterator<Item = &'h EntryHead>) -> bool {
+        let inner = self.inner.read();
+        let mut next: HashMap<u64, u64> = HashMap::new();
+        for head in heads {
+            let known = || {
+                let session = inner.sessions.get(&head.session)?;
+                let count = session.entries.len() as u64;
+                (count > 0).then_some(session.first_seq + count)
+            };
+            let expected = next.get(&head.session).copied().or_else(known).unwrap_or(head.seq);
+            if head.seq != expected {
+                return false;
+            }
+            next.insert(head.session, expected + 1);
+        }
+        true
     }
 }
 

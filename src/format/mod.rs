@@ -50,15 +50,9 @@ impl Damage {
 
     /// The reason in [`StoredEntry::detail`](crate::StoredEntry::detail) of a damaged entry.
     pub fn from_code(code: u8) -> Option<Damage> {
-        [
-            Damage::BadJson,
-            Damage::InvalidUtf8,
-            Damage::NotAnObject,
-            Damage::SchemaMismatch,
-            Damage::TornTail,
-        ]
-        .into_iter()
-        .find(|damage| *damage as u8 == code)
+        use Damage::{BadJson, InvalidUtf8, NotAnObject, SchemaMismatch, TornTail};
+        let all = [BadJson, InvalidUtf8, NotAnObject, SchemaMismatch, TornTail];
+        all.into_iter().find(|damage| *damage as u8 == code)
     }
 }
 

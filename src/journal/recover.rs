@@ -277,11 +277,10 @@ fn replay_segment(
         let Ok(frame) = frame::read(FrameKind::Batch, segment.epoch.0, rest) else { break };
         let content = |e| Error::corrupt(&name, at as u64, e);
         let header: BatchHeader = frame.head.decode().map_err(content)?;
-        let expected = Position { lsn: Lsn(header.first_lsn.0.wrapping_sub(1)), ..result.end };
         if header.batch != result.end.batch + 1
             || header.previous_crc != result.end.crc
             || header.epoch != segment.epoch
-            || expected.lsn != result.end.lsn
+            || header.first_lsn != Lsn(result.end.lsn.0 + 1)
         {
             // A whole batch, but not the next one: `observe_later` will find it.
             break;

@@ -324,15 +324,6 @@ impl EventLog {
         }
     }
 
-    /// The number of the last durable event, across all sessions.
-    #[doc(hidden)]
-    pub fn durable_lsn(&self) -> u64 {
-        match &self.handle.inner {
-            Inner::Writer(shared) => shared.durable().lsn.0,
-            Inner::Reader(_) => 0,
-        }
-    }
-
     /// Whether a directory holds a log, as far as its names tell.
     ///
     /// ```

@@ -111,7 +111,7 @@ impl Reader {
         let read = recover::replay(&*journal, self.store.id(), applied, Mode::Follow, &mut |b| {
             memtable.apply_replayed(&b)
         });
-        if self.store.reader()?.applied() != applied {
+        if self.store.applied()? != applied {
             return Ok(None);
         }
         let read = read?;

@@ -15,7 +15,6 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::LockGuard;
-use crate::journal::Position;
 use crate::journal::group::Group;
 use crate::journal::writer::Journal;
 use crate::memtable::Memtable;
@@ -126,11 +125,6 @@ impl Shared {
             .map_err(|e| Error::io("cannot start a thread", e))?;
         self.threads.lock().push(thread);
         Ok(())
-    }
-
-    /// The position behind the last durable batch.
-    pub(super) fn durable(&self) -> Position {
-        self.view.read().live.read().end
     }
 
     /// A view of everything durable.
@@ -251,7 +245,7 @@ impl Shared {
             view.frozen = Some(frozen.clone());
             frozen
         };
-        let result = self.store.checkpoint(&frozen.read()).and_then(|done| {
+        let result = self.store.checkpoint(&frozen.read()).and_then(|applied| {
             {
                 let mut view = self.view.write();
                 view.frozen = None;
@@ -261,7 +255,7 @@ impl Shared {
             self.room_made.notify_all();
             self.forget_idle_sessions();
             // DURABILITY: only now does the store hold what these segments hold.
-            self.journal.release(done.applied)
+            self.journal.release(applied)
         });
         if let Err(error) = &result {
             self.group.poison(poisoned(error));

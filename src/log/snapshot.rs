@@ -110,7 +110,6 @@ impl Snapshot {
     pub fn sessions(&self) -> impl Iterator<Item = Result<SessionInfo>> + '_ {
         self.numbers().filter_map(|number| {
             let record = number.and_then(|number| self.inner.record(number));
-            // `None`: declared in memory after this view was taken.
             record.transpose().map(|record| record.map(SessionInfo::from))
         })
     }
@@ -202,12 +201,12 @@ impl Snapshot {
         let mut fresh = BTreeSet::new();
         for table in &self.inner.memtables {
             let table = table.read();
-            let declared = table.views().filter(|(_, session)| session.declared().is_some());
+            let views = table.views(self.inner.end);
+            let declared = views.filter(|(_, session)| session.declared().is_some());
             fresh.extend(declared.map(|(number, _)| number));
         }
         let reader = &self.inner.reader;
-        let mut last = 0;
-        let stored = reader.numbers_from(0).inspect(move |n| last = n.clone().unwrap_or(last));
+        let stored = reader.numbers_from(0);
         // A session that is in both is the store's.
         let fresh = fresh.into_iter().filter_map(move |number| match reader.record(number) {
             Ok(None) => Some(Ok(number)),
@@ -229,15 +228,8 @@ impl SnapshotInner {
     /// Counts in what `table` has beyond the record.
     fn count_in(&self, record: &mut Option<SessionRecord>, number: u64, table: &MemInner) {
         let Some(session) = table.view(number, self.end) else { return };
-        let times = session.times();
-        let fresh = |id: &Arc<str>| SessionRecord {
-            number,
-            id: id.to_string(),
-            created_unix_micros: times.map_or(0, |(first, _)| first),
-            ..SessionRecord::default()
-        };
         if record.is_none() {
-            *record = session.declared().map(fresh);
+            *record = session.declared().map(|id| SessionRecord::begin(number, id, &session));
         }
         let Some(record) = record else { return };
         for (seq, entry) in session.entries() {
@@ -246,13 +238,7 @@ impl SnapshotInner {
                 record.count(entry.kind, entry.flags, entry.line_len());
             }
         }
-        record.attributes.update(&session.attributes());
-        if let Some((_, last)) = times {
-            record.updated_unix_micros = record.updated_unix_micros.max(last);
-        }
-        if let Some(run) = session.last_run() {
-            record.last_run = Some(run.to_string());
-        }
+        record.take_over(&session);
     }
 }
 

@@ -174,8 +174,7 @@ impl Walk<'_> {
         counted.record.stored_bytes += row.stored_len;
         for entry in block.entries() {
             self.check_mark(&counted.record, entry.kind, entry.flags, entry.seq);
-            let line = entry.bytes().len() + entry.terminator.as_bytes().len();
-            counted.record.count(entry.kind, entry.flags, line as u64);
+            counted.record.count(entry.kind, entry.flags, entry.line_len());
             self.report.events += 1;
         }
     }
@@ -288,10 +287,9 @@ impl Walk<'_> {
                 let batches = table.end.batch.min(snapshot.inner.end.batch);
                 let batches = batches.saturating_sub(applied.batch);
                 self.report.journal_batches = self.report.journal_batches.max(batches);
-                let views = table.views().filter_map(|(number, _)| {
-                    let view = table.view(number, snapshot.inner.end)?;
+                let views = table.views(snapshot.inner.end).map(|(number, view)| {
                     let first = view.entries().next().map(|(seq, _)| seq);
-                    Some((number, view.declared().is_some(), first, view.entries().count() as u64))
+                    (number, view.declared().is_some(), first, view.entries().count() as u64)
                 });
                 views.collect()
             };

@@ -5,7 +5,7 @@
 //! error may still have happened; replaying the journal over it is harmless because the applied
 //! position tells.
 
-use redb::{Durability, ReadableTable};
+use redb::ReadableTable;
 
 use crate::entry::StoredEntry;
 use crate::error::{Error, Result};
@@ -17,19 +17,12 @@ use super::tables::{
     self, EVENTS, MARKS, META, META_APPLIED, META_OPENED, Mark, SESSION_IDS, SESSIONS,
     SessionRecord,
 };
-use super::{FILE, Handle, Store, guarded};
+use super::{FILE, Store, begin_durable, guarded};
 
 /// From this many sessions in one checkpoint on, blocks are small.
 const MANY_SESSIONS: usize = 10_000;
 /// Fast enough to keep up with the journal; higher levels gain little on blocks of this size.
 const ZSTD_LEVEL: i32 = 1;
-
-/// What a checkpoint wrote.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Checkpointed {
-    /// The position behind everything the store holds now.
-    pub(crate) applied: Position,
-}
 
 type Events<'t> = redb::Table<'t, (u64, u64), &'static [u8]>;
 type Marks<'t> = redb::Table<'t, (u64, u8, u64), (u64, u32)>;
@@ -38,46 +31,39 @@ impl Store {
     /// Remembers the segment that this open begins with. Durable when this returns.
     pub(crate) fn set_opened(&self, epoch: Epoch) -> Result<()> {
         let handle = self.handle();
-        let Handle::Write(database) = &*handle else {
-            return Err(Error::new(crate::ErrorKind::Closed, "the log is closed"));
-        };
+        let database = handle.writer()?;
         guarded("write", || {
-            let mut transaction = database.begin_write()?;
-            transaction.set_durability(Durability::Immediate)?;
-            transaction.set_quick_repair(true);
+            let transaction = begin_durable(database)?;
             transaction.open_table(META)?.insert(META_OPENED, &*tables::encode_meta(&epoch))?;
             Ok(transaction.commit()?)
         })
     }
 
-    /// Writes a memtable out. Durable when this returns.
-    pub(crate) fn checkpoint(&self, memtable: &MemInner) -> Result<Checkpointed> {
+    /// Writes a memtable out, and returns the position behind everything that the store holds now.
+    /// Durable when this returns.
+    pub(crate) fn checkpoint(&self, memtable: &MemInner) -> Result<Position> {
         let handle = self.handle();
-        let Handle::Write(database) = &*handle else {
-            return Err(Error::new(crate::ErrorKind::Closed, "the log is closed"));
-        };
+        let database = handle.writer()?;
         let seed = tables::seed(self.id);
         let many = memtable.sessions.len() >= MANY_SESSIONS;
         let limit = if many { SMALL_BLOCK_BYTES_MAX } else { BLOCK_BYTES_MAX };
         let mut builder = Builder::new(seed, limit, ZSTD_LEVEL)?;
         let mut failed = None;
-        let done = guarded("write", || {
-            let mut transaction = database.begin_write()?;
-            transaction.set_durability(Durability::Immediate)?;
-            transaction.set_quick_repair(true);
+        guarded("write", || {
+            let transaction = begin_durable(database)?;
             {
                 let mut events = transaction.open_table(EVENTS)?;
                 let mut sessions = transaction.open_table(SESSIONS)?;
                 let mut ids = transaction.open_table(SESSION_IDS)?;
                 let mut marks = transaction.open_table(MARKS)?;
-                for (number, session) in memtable.views() {
+                for (number, session) in memtable.views(memtable.end) {
                     let stored = sessions.get(number)?.map(|guard| guard.value().to_vec());
                     let old = stored.map(|stored| tables::decode_record(&stored, seed, number));
                     let mut record = match next_record(number, old, &session) {
                         Ok(record) => record,
                         Err(error) => {
                             failed = Some(error);
-                            return Ok(false);
+                            return Ok(());
                         }
                     };
                     let mut writer = SessionWriter {
@@ -90,7 +76,7 @@ impl Store {
                     };
                     if let Err(error) = writer.write(&session)? {
                         failed = Some(error);
-                        return Ok(false);
+                        return Ok(());
                     }
                     if let Some(id) = session.declared() {
                         ids.insert(&**id, (number, tables::id_check(id, number, seed)))?;
@@ -100,13 +86,9 @@ impl Store {
                 let mut meta = transaction.open_table(META)?;
                 meta.insert(META_APPLIED, &*tables::encode_meta(&memtable.end))?;
             }
-            transaction.commit()?;
-            Ok(true)
+            Ok(transaction.commit()?)
         })?;
-        match failed {
-            Some(error) if !done => Err(error),
-            _ => Ok(Checkpointed { applied: memtable.end }),
-        }
+        failed.map_or(Ok(memtable.end), Err)
     }
 }
 
@@ -116,15 +98,9 @@ fn next_record(
     old: Option<Result<SessionRecord>>,
     session: &SessionView<'_>,
 ) -> Result<SessionRecord> {
-    let times = session.times();
     let mut record = match (old, session.declared()) {
         (Some(old), _) => old?,
-        (None, Some(id)) => SessionRecord {
-            number,
-            id: id.to_string(),
-            created_unix_micros: times.map_or(0, |(first, _)| first),
-            ..SessionRecord::default()
-        },
+        (None, Some(id)) => SessionRecord::begin(number, id, session),
         (None, None) => {
             let place = format!("{FILE}, record of session {number}");
             return Err(Error::corrupt(place, None, "the record of a session is missing"));
@@ -138,13 +114,7 @@ fn next_record(
         );
         return Err(Error::corrupt(format!("{FILE}, session {number}"), None, message));
     }
-    record.attributes.update(&session.attributes());
-    if let Some((_, last)) = times {
-        record.updated_unix_micros = last;
-    }
-    if let Some(run) = session.last_run() {
-        record.last_run = Some(run.to_string());
-    }
+    record.take_over(session);
     Ok(record)
 }
 
@@ -217,8 +187,7 @@ impl SessionWriter<'_, '_> {
                     self.marks.insert(key, (entry.seq, check))?;
                 }
             }
-            let line = entry.bytes().len() + entry.terminator.as_bytes().len();
-            self.record.count(entry.kind, entry.flags, line as u64);
+            self.record.count(entry.kind, entry.flags, entry.line_len());
         }
         Ok(())
     }

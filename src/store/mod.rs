@@ -23,11 +23,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::RwLock;
-use redb::{ConcurrencyMode, Database, Durability, ReadOnlyDatabase, ReadableDatabase};
+use redb::{
+    ConcurrencyMode, Database, Durability, ReadOnlyDatabase, ReadableDatabase, WriteTransaction,
+};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Dir, OpenMode, remove_if_present};
-use crate::journal::{Epoch, Position};
+use crate::journal::{Applied, Epoch, Position};
 
 use backend::Backend;
 use tables::{EVENTS, FORMAT_VERSION, MARKS, META, SESSION_IDS, SESSIONS};
@@ -86,6 +88,15 @@ pub(crate) fn lost(segments: usize) -> Error {
         .with_hint("restore events.redb from the same copy as the journal directory")
 }
 
+/// A transaction that is durable when its commit returns, and after which a killed process's store
+/// reopens without reading all of it.
+fn begin_durable(database: &Database) -> Result<WriteTransaction, redb::Error> {
+    let mut transaction = database.begin_write()?;
+    transaction.set_durability(Durability::Immediate)?;
+    transaction.set_quick_repair(true);
+    Ok(transaction)
+}
+
 /// Makes an empty store. Its name is durable when this returns.
 pub(crate) fn create(dir: &dyn Dir, id: u128) -> Result<()> {
     let io = |e| Error::io(format_args!("cannot create {FILE}"), e);
@@ -94,9 +105,7 @@ pub(crate) fn create(dir: &dyn Dir, id: u128) -> Result<()> {
     let backend = Backend::new(file.clone()).map_err(io)?;
     guarded("create", || {
         let database = Database::builder().create_with_backend(backend)?;
-        let mut transaction = database.begin_write()?;
-        transaction.set_durability(Durability::Immediate)?;
-        transaction.set_quick_repair(true);
+        let transaction = begin_durable(&database)?;
         transaction.open_table(EVENTS)?;
         transaction.open_table(SESSIONS)?;
         transaction.open_table(SESSION_IDS)?;
@@ -160,6 +169,11 @@ impl Store {
         self.database.read().clone()
     }
 
+    /// Where the journal goes on, as the store is now.
+    pub(crate) fn applied(&self) -> Result<Applied> {
+        StoreReader::read_applied(self)
+    }
+
     /// A view of the store as it is now.
     pub(crate) fn reader(&self) -> Result<StoreReader> {
         match StoreReader::new(self) {
@@ -205,6 +219,13 @@ impl Store {
 }
 
 impl Handle {
+    fn writer(&self) -> Result<&Database> {
+        match self {
+            Handle::Write(database) => Ok(database),
+            _ => Err(Error::new(ErrorKind::Closed, "the log is closed")),
+        }
+    }
+
     fn open(dir: &dyn Dir, cache_bytes: usize, writable: bool) -> Result<Handle> {
         let mode = if writable { OpenMode::Write } else { OpenMode::Read };
         let io = |e| Error::io(format_args!("cannot open {FILE}"), e);

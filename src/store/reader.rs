@@ -1,6 +1,6 @@
 //! A view of the store at one moment. It pins the pages it can see: drop it when done.
 
-use redb::{ReadOnlyTable, ReadableTable};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable};
 
 use crate::entry::Seq;
 use crate::error::{Error, Result};
@@ -40,11 +40,7 @@ pub(crate) struct MarkRow {
 impl StoreReader {
     pub(super) fn new(store: &Store) -> Result<StoreReader> {
         let transaction = store.handle().begin_read()?;
-        let meta = guarded("read", || Ok(transaction.open_table(META)?))?;
-        let applied = Applied {
-            end: meta_value(&meta, tables::META_APPLIED)?,
-            opened: meta_value(&meta, tables::META_OPENED)?,
-        };
+        let applied = applied(&transaction)?;
         guarded("read", || {
             Ok(StoreReader {
                 seed: tables::seed(store.id),
@@ -55,6 +51,10 @@ impl StoreReader {
                 marks: transaction.open_table(MARKS)?,
             })
         })
+    }
+
+    pub(super) fn read_applied(store: &Store) -> Result<Applied> {
+        applied(&store.handle().begin_read()?)
     }
 
     /// Checks the format's version and returns the store's id.
@@ -206,6 +206,14 @@ impl StoreReader {
             next.transpose()
         }))
     }
+}
+
+fn applied(transaction: &ReadTransaction) -> Result<Applied> {
+    let meta = guarded("read", || Ok(transaction.open_table(META)?))?;
+    Ok(Applied {
+        end: meta_value(&meta, tables::META_APPLIED)?,
+        opened: meta_value(&meta, tables::META_OPENED)?,
+    })
 }
 
 fn meta_value<T: bincode::Decode<()>>(

@@ -9,7 +9,7 @@ use redb::TableDefinition;
 use crate::entry::{Flags, Kind, Seq};
 use crate::error::{Error, Result};
 use crate::frame::{self, Codec, FrameKind};
-use crate::memtable::Attributes;
+use crate::memtable::{Attributes, SessionView};
 
 pub(super) const EVENTS: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("events");
 pub(super) const SESSIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("sessions");
@@ -48,6 +48,28 @@ pub(crate) struct SessionRecord {
 }
 
 impl SessionRecord {
+    /// The record of a session that begins in `view`.
+    pub(crate) fn begin(number: u64, id: &str, view: &SessionView<'_>) -> SessionRecord {
+        SessionRecord {
+            number,
+            id: id.to_owned(),
+            created_unix_micros: view.times().map_or(0, |(first, _)| first),
+            ..SessionRecord::default()
+        }
+    }
+
+    /// Takes over what happened to the session in `view` beside its entries.
+    pub(crate) fn take_over(&mut self, view: &SessionView<'_>) {
+        self.attributes.update(&view.attributes());
+        if let Some((_, last)) = view.times() {
+            // A clock that went backwards takes no time back.
+            self.updated_unix_micros = self.updated_unix_micros.max(last);
+        }
+        if let Some(run) = view.last_run() {
+            self.last_run = Some(run.to_string());
+        }
+    }
+
     /// Counts an entry that is appended.
     pub(crate) fn count(&mut self, kind: Kind, flags: Flags, bytes: u64) {
         if let Some(count) = self.counts.get_mut(kind as usize) {
