@@ -122,6 +122,7 @@ pub(crate) struct Flags(pub(crate) u8);
 impl Flags {
     pub(crate) const USER_TURN: Flags = Flags(1);
     pub(crate) const RUN_START: Flags = Flags(2);
+    pub(crate) const REPLACES_TAIL: Flags = Flags(4);
 
     pub(crate) fn has(self, other: Flags) -> bool {
         self.0 & other.0 != 0
@@ -147,6 +148,7 @@ pub struct Entry<'a> {
     pub(crate) kind: Kind,
     pub(crate) terminator: Terminator,
     pub(crate) user_turn: bool,
+    pub(crate) replaces_tail: bool,
     pub(crate) detail: u8,
     pub(crate) run: Option<Cow<'a, str>>,
     pub(crate) bytes: Cow<'a, [u8]>,
@@ -159,6 +161,7 @@ impl<'a> Entry<'a> {
             kind,
             terminator: Terminator::Lf,
             user_turn: false,
+            replaces_tail: false,
             detail: 0,
             run: None,
             bytes: bytes.into(),
@@ -182,6 +185,14 @@ impl<'a> Entry<'a> {
     /// begins, to be found by [`Position::Run`](crate::Position::Run). At most 512 bytes.
     pub fn run(mut self, name: impl Into<Cow<'a, str>>) -> Entry<'a> {
         self.run = Some(name.into());
+        self
+    }
+
+    /// Says that the file has lost the torn end that the damaged events directly before this one
+    /// hold, and goes on with this instead: the line was written to its end, or cut off and written
+    /// over.
+    pub fn replaces_tail(mut self, yes: bool) -> Entry<'a> {
+        self.replaces_tail = yes;
         self
     }
 
@@ -254,6 +265,11 @@ impl StoredEntry {
     /// Whether a run begins with it.
     pub fn starts_run(&self) -> bool {
         self.flags.has(Flags::RUN_START)
+    }
+
+    /// Whether it stands in the place of the torn end before it; see [`Entry::replaces_tail`].
+    pub fn replaces_tail(&self) -> bool {
+        self.flags.has(Flags::REPLACES_TAIL)
     }
 
     /// The code that the layer above gave it.

@@ -58,6 +58,7 @@
 
 mod entry;
 mod error;
+mod finding;
 pub mod format;
 mod frame;
 pub mod io;
@@ -69,6 +70,7 @@ mod store;
 
 pub use entry::{Entry, Kind, Seq, StoredEntry, Terminator};
 pub use error::{Error, ErrorKind, Owner, Place, Result};
+pub use finding::{Code, Finding};
 pub use log::{
     Builder, DroppedBatch, EventLog, EventRange, Events, Position, Problem, Recovery, Session,
     SessionInfo, Snapshot, Stats, Sync, Ticket, VerifyReport,

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
+use bincode::error::{DecodeError, EncodeError};
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use crate::entry::{Flags, Kind, SharedBytes, StoredEntry, Terminator};
@@ -22,7 +23,7 @@ use crate::journal::recover::ReplayedBatch;
 use crate::journal::{Lsn, Position};
 
 /// What a session is beside its events; every field is set by its owner and may be absent.
-#[derive(Clone, Debug, Default, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attributes {
     /// The name of the format of its lines.
@@ -33,7 +34,36 @@ pub struct Attributes {
     pub parent: Option<String>,
     /// Where it was imported from.
     pub origin: Option<String>,
+    /// The description that stood beside its transcript, as it was; at most 32 KiB. Where it and
+    /// the events differ, the events are right.
+    pub meta: Option<String>,
 }
+
+// The fields of the first day. What came later stands behind them, or in a place of its own.
+impl bincode::Encode for Attributes {
+    fn encode<E: bincode::enc::Encoder>(&self, to: &mut E) -> std::result::Result<(), EncodeError> {
+        self.format.encode(to)?;
+        self.workspace.encode(to)?;
+        self.parent.encode(to)?;
+        self.origin.encode(to)
+    }
+}
+
+impl<C> bincode::Decode<C> for Attributes {
+    fn decode<D: bincode::de::Decoder<Context = C>>(
+        from: &mut D,
+    ) -> std::result::Result<Self, DecodeError> {
+        Ok(Attributes {
+            format: bincode::Decode::decode(from)?,
+            workspace: bincode::Decode::decode(from)?,
+            parent: bincode::Decode::decode(from)?,
+            origin: bincode::Decode::decode(from)?,
+            meta: None,
+        })
+    }
+}
+
+bincode::impl_borrow_decode!(Attributes);
 
 impl Attributes {
     /// Takes over the fields that are set in `newer`.
@@ -43,6 +73,7 @@ impl Attributes {
             (&mut self.workspace, &newer.workspace),
             (&mut self.parent, &newer.parent),
             (&mut self.origin, &newer.origin),
+            (&mut self.meta, &newer.meta),
         ] {
             if value.is_some() {
                 field.clone_from(value);
@@ -50,19 +81,26 @@ impl Attributes {
         }
     }
 
-    /// The bytes of the longest field.
+    /// The bytes of the longest field but the description.
     pub(crate) fn longest(&self) -> Option<usize> {
         let fields = [&self.format, &self.workspace, &self.parent, &self.origin];
         fields.into_iter().flatten().map(String::len).max()
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        crate::frame::encode_header(self)
+        let mut bytes = crate::frame::encode_header(self);
+        bytes.extend_from_slice(&crate::frame::encode_header(&self.meta));
+        bytes
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Attributes> {
         let config = bincode::config::standard().with_limit::<{ 60 << 10 }>();
-        bincode::decode_from_slice(bytes, config).ok().map(|(value, _)| value)
+        let (attributes, len) = bincode::decode_from_slice(bytes, config).ok()?;
+        let meta = match bytes.get(len..)? {
+            [] => None,
+            rest => bincode::decode_from_slice(rest, config).ok()?.0,
+        };
+        Some(Attributes { meta, ..attributes })
     }
 }
 

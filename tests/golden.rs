@@ -213,7 +213,9 @@ fn a_file_that_grew_adds_what_is_new_and_one_that_shrank_or_changed_is_a_conflic
         // What the report says is what the session holds, now and at any later import.
         for report in [&report, &import(&log, &path)] {
             let info = log.snapshot().unwrap().session(&id).unwrap().unwrap();
-            assert_eq!(report.quarantined_spans, info.count(Kind::Damaged), "cut at {cut}");
+            // The torn end that the file once had stays in the log.
+            let replaced = u64::from(cut != cuts[0]);
+            assert_eq!(report.quarantined_spans + replaced, info.count(Kind::Damaged));
             let others = info.count(Kind::Damaged) + info.count(Kind::Blank);
             assert_eq!(report.records, info.events - others, "cut at {cut}");
             for span in &report.quarantined {
@@ -249,19 +251,62 @@ fn a_file_that_grew_adds_what_is_new_and_one_that_shrank_or_changed_is_a_conflic
     }
 }
 
+/// However a file was cut off when it was imported: once its writer has written on, or has cut the
+/// torn line off and written another, the session's file is the file, with every record in it.
+#[test]
+fn a_torn_end_that_was_imported_does_not_stand_in_the_way_of_what_comes_later() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("transcript.jsonl");
+    let whole = std::fs::read(&own_files()[0]).unwrap();
+    let lines: Vec<&[u8]> = whole.split_inclusive(|b| *b == b'\n').collect();
+    let log = EventLog::open(scratch.path().join("log")).unwrap();
+    let (kept, torn) = (lines[..2].concat(), lines[2]);
+    for cut in (1..torn.len()).step_by(7) {
+        let cut_off = [&kept, &torn[..cut]].concat();
+        let nul_filled = [&cut_off[..], &[0; 40]].concat();
+        for (n, (first, then)) in [
+            (&cut_off, whole.clone()),
+            (&cut_off, [&kept, lines[3]].concat()),
+            (&nul_filled, [&kept, lines[3]].concat()),
+            (&cut_off, kept.clone()),
+            (&cut_off, nul_filled.clone()),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut options = ImportOptions::default();
+            options.session = Some(format!("s-{cut}-{n}"));
+            let import = |bytes: &[u8]| {
+                std::fs::write(&path, bytes).unwrap();
+                let report = jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();
+                assert!(export(&log, options.session.as_ref().unwrap()) == bytes, "{cut} {n}");
+                report
+            };
+            assert_eq!(import(first).quarantined_spans, 1 + u64::from(n == 2), "{cut}");
+            let second = import(&then);
+            assert_ne!(second.outcome, Outcome::Conflict, "{cut} {n}: {:?}", second.message);
+            assert_eq!(second.quarantined_spans, 2 * u64::from(n == 4), "{cut} {n}");
+            assert_eq!(import(&then).outcome, Outcome::Unchanged, "{cut} {n}");
+            // And on from there.
+            let third = import(&[&then[..], b"\n", lines[3]].concat());
+            assert_eq!(third.outcome, Outcome::Grown, "{cut} {n}: {:?}", third.message);
+        }
+    }
+    assert!(log.verify().unwrap().problems.is_empty());
+}
+
 #[test]
 fn a_dry_run_and_a_strict_refusal_change_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("t.jsonl");
-    let whole = std::fs::read(&own_files()[0]).unwrap();
-    std::fs::write(&path, [&whole[..], b"not json\n"].concat()).unwrap();
+    let whole = std::fs::read(&own_files()[1]).unwrap();
+    std::fs::write(&path, [b"not json\n", &whole[..]].concat()).unwrap();
     let log = EventLog::open(scratch.path().join("log")).unwrap();
     let mut options = ImportOptions::default();
     options.strict = true;
     let report = jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();
     assert_eq!(report.outcome, Outcome::Refused);
-    let line = whole.split(|b| *b == b'\n').count();
-    assert!(report.message.unwrap().contains(&format!("line {line} ")));
+    assert_eq!(report.message.unwrap(), "line 1 is refused: bad_json, at byte 0");
     options.strict = false;
     options.dry_run = true;
     let report = jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();

@@ -1,5 +1,5 @@
-//! A small log of every format version that was ever written stays readable: `tests/data/log-v1` was made once and is
-//! never made anew. A new format version gets a log of its own beside it.
+//! A small log of every format version that was ever written stays readable: `tests/data/log-v1`
+//! was made once and is never made anew. A new format version gets a log of its own beside it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,12 +1,12 @@
 //! `eventlog import`: files into sessions.
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
-use eventlog::io::{Dir, EntryKind, StdDir};
-use eventlog::jsonl::{self, FileReport, ImportOptions, Outcome};
+use eventlog::jsonl::{self, FileReport, Found, ImportOptions, Outcome};
 use eventlog::{Error, ErrorKind, EventLog};
 use serde::Serialize;
 
@@ -16,12 +16,13 @@ use super::{Exit, Failure, Global, interrupt, place, time};
 
 /// Bring JSONL files into the log; doing it again adds only what is new
 ///
-/// What a file is, is told by its content. A file whose beginning is not what the log holds of its
-/// session is a conflict: it is reported, and nothing is changed. Bytes that are no record are kept
-/// and reported.
+/// What a file is, is told by its content: MyCodeAgent's transcripts, recursive-agent's sessions
+/// with the files beside them, and the former one-file formats of both. A file whose beginning is
+/// not what the log holds of its session is a conflict: it is reported, and nothing is changed.
+/// Bytes that are no record are kept and reported.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// Files, and directories in which to look for *.jsonl files
+    /// Files, and directories in which to look for sessions
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// Import the one file into this session instead of the one it names
@@ -75,6 +76,7 @@ struct FileLine {
     bom: bool,
     unterminated: bool,
     findings: Vec<Finding>,
+    finding_counts: BTreeMap<&'static str, u64>,
     message: Option<String>,
 }
 
@@ -91,6 +93,7 @@ struct Summary {
     records: u64,
     quarantined: u64,
     bytes: u64,
+    skipped: u64,
     seconds: f64,
 }
 
@@ -105,18 +108,20 @@ impl Import {
             return Err(Failure::usage("import reads files, not stdin", hint));
         }
         let start = Instant::now();
-        let mut found = Found::default();
+        let mut files = Vec::new();
         let mut summary = Summary { r#type: "summary", ..Summary::default() };
         for path in &self.paths {
-            if let Err((path, error)) = found.collect(path, true) {
+            let mut found = jsonl::discover(path);
+            files.append(&mut found.files);
+            for (path, error) in found.unreadable {
                 self.report_failure(&path, &Error::from_io("cannot read", &path, error), output)?;
                 summary.files += 1;
                 summary.failed += 1;
             }
-        }
-        if found.skipped > 0 {
-            let what = plural(found.skipped, "link or special file");
-            output.note(&format!("passed over {what} in the directories"));
+            for path in found.skipped {
+                summary.skipped += 1;
+                output.note(&format!("passed over {}: a link or no regular file", path.display()));
+            }
         }
         // A dry run creates nothing, not even the log.
         let log = match self.dry_run {
@@ -125,18 +130,18 @@ impl Import {
             false => Some(place::open_to_write(global, true, output)?),
         };
         interrupt::attend();
-        for path in &found.files {
+        for file in &files {
             if interrupt::interrupted() {
                 log.map_or(Ok(()), EventLog::close)?;
                 return Err(Failure::Interrupted);
             }
             summary.files += 1;
-            match self.import(log.as_ref(), path, output) {
-                Ok(report) => self.report(path, report, &mut summary, output)?,
+            match self.import(log.as_ref(), file, output) {
+                Ok(report) => self.report(&file.path, report, &mut summary, output)?,
                 Err(error) => {
                     summary.failed += 1;
                     let stop = matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Closed);
-                    self.report_failure(path, &error, output)?;
+                    self.report_failure(&file.path, &error, output)?;
                     if stop {
                         break;
                     }
@@ -161,23 +166,17 @@ impl Import {
     fn import(
         &self,
         log: Option<&EventLog>,
-        path: &Path,
+        file: &Found,
         output: &Output,
     ) -> Result<FileReport, Error> {
-        let failed = |error| Error::from_io("cannot open", path, error);
-        let file = StdDir::open_file(path).map_err(failed)?;
-        let total = file.len().map_err(failed)?;
-        let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+        let total = file.path.metadata().map_or(0, |meta| meta.len());
+        let name = file.path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let progress = Progress::bytes(output, &name, total);
         let mut options = ImportOptions::default();
         options.session = self.session.clone();
-        options.origin = Some(place::display(&std::path::absolute(path).unwrap_or(path.into())));
         options.strict = self.strict;
         options.dry_run = self.dry_run;
-        match log {
-            Some(log) => jsonl::import(log, file, &options, &mut |n| progress.set(n)),
-            None => jsonl::examine(file, &options, &mut |n| progress.set(n)),
-        }
+        file.import(log, &options, &mut |n| progress.set(n))
     }
 
     fn report(
@@ -276,44 +275,21 @@ impl Import {
 }
 
 fn file_line(path: &Path, report: FileReport) -> FileLine {
-    let mut findings: Vec<Finding> = report
-        .quarantined
-        .iter()
-        .map(|q| Finding {
-            code: q.reason.name(),
-            line: Some(q.line),
-            offset: Some(q.offset),
-            length: Some(q.length),
-            seq: Some(q.seq),
-            message: format!("{} bytes are no record; they are kept", q.length),
-        })
-        .collect();
-    let mut whole = |holds: bool, code, message: String| {
-        if holds {
-            let (line, offset, length, seq) = (None, None, None, None);
-            findings.push(Finding { code, line, offset, length, seq, message });
-        }
-    };
-    whole(report.bom, "utf8_bom", "the file begins with a byte-order mark".into());
-    whole(report.crlf_lines > 0, "crlf", format!("{} lines end in CRLF", report.crlf_lines));
-    whole(report.blank_lines > 0, "blank_line", format!("{} lines are blank", report.blank_lines));
-    let torn = report.quarantined.iter().any(|q| q.reason == eventlog::format::Damage::TornTail);
-    whole(
-        report.unterminated && !torn && report.records > 0,
-        "missing_final_newline",
-        "the last line is whole and has no line end".into(),
-    );
-    whole(
-        report.foreign_records > 0,
-        "foreign_session",
-        format!("{} records belong to another session", report.foreign_records),
-    );
+    let findings = report.findings.into_iter().map(|finding| Finding {
+        code: finding.code.name(),
+        line: finding.line,
+        offset: finding.offset,
+        length: finding.length,
+        seq: finding.seq,
+        message: finding.message,
+    });
     let quarantined = report.quarantined.iter().map(|q| Quarantined {
         line: q.line,
         offset: q.offset,
         length: q.length,
         reason: q.reason.name(),
     });
+    let counts = report.finding_counts.iter();
     FileLine {
         r#type: "file",
         path: place::display(path),
@@ -331,44 +307,8 @@ fn file_line(path: &Path, report: FileReport) -> FileLine {
         crlf_lines: report.crlf_lines,
         bom: report.bom,
         unterminated: report.unterminated,
-        findings,
+        findings: findings.collect(),
+        finding_counts: counts.map(|(code, count)| (code.name(), *count)).collect(),
         message: report.message,
-    }
-}
-
-type Unreadable = (PathBuf, std::io::Error);
-
-/// The files that the paths mean.
-#[derive(Default)]
-struct Found {
-    files: Vec<PathBuf>,
-    /// Links, pipes and devices inside of directories.
-    skipped: u64,
-}
-
-impl Found {
-    /// A file itself, or the `*.jsonl` files below a directory, in order of their names. Symbolic
-    /// links inside a directory are not followed.
-    fn collect(&mut self, path: &Path, named: bool) -> Result<(), Unreadable> {
-        let failed = |error| (path.to_owned(), error);
-        if named && !path.is_dir() {
-            self.files.push(path.to_owned());
-            return Ok(());
-        }
-        let mut entries = StdDir::open(path).and_then(|dir| dir.list()).map_err(failed)?;
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        for entry in entries {
-            let child = path.join(&entry.name);
-            match entry.kind {
-                EntryKind::Dir => self.collect(&child, false)?,
-                EntryKind::File => {
-                    if child.extension().is_some_and(|e| e == "jsonl") {
-                        self.files.push(child);
-                    }
-                }
-                EntryKind::Symlink | EntryKind::Other => self.skipped += 1,
-            }
-        }
-        Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use clap::Args;
-use eventlog::format::{self, Format};
+use eventlog::format::{self, Content, Format};
 use eventlog::{EventRange, Kind, Position, SessionInfo, Snapshot, StoredEntry};
 use jiff::Timestamp;
 use serde::Serialize;
@@ -169,7 +169,8 @@ fn facts(
         entry.as_ref().map_or(true, |e| !matches!(e.kind(), Kind::Blank | Kind::Damaged))
     };
     let time_of = |entry: Option<&StoredEntry>| {
-        entry.and_then(|entry| format.time(entry.bytes())).and_then(|text| time::parse(&text))
+        let record = format.classify(entry?.bytes()).ok()?;
+        record.time.and_then(|text| time::parse(&text))
     };
     // Damage at the ends is passed over, but not without limit.
     const NEAR: usize = 1000;
@@ -180,15 +181,23 @@ fn facts(
         let Some(seq) = snapshot.find(id, Position::UserTurn(n))? else { return Ok(None) };
         let range = EventRange::from(seq..=seq);
         let entry = snapshot.read(id, range)?.next().transpose()?;
-        Ok(entry.and_then(|entry| format.text(entry.bytes()).map(Cow::into_owned)))
+        Ok(entry.and_then(|entry| format::text(format, entry.bytes()).map(Cow::into_owned)))
     };
     let turns = session.user_turns;
     let status = last.as_ref().filter(|entry| entry.kind() == Kind::Terminal);
     Ok(Facts {
         created: time_of(first.as_ref()),
         updated: time_of(last.as_ref()),
-        status: status.and_then(|entry| format.reason(entry.bytes()).map(Cow::into_owned)),
+        status: status.and_then(|entry| reason(format, entry.bytes())),
         first_prompt: prompt((turns > 0).then_some(0))?,
         last_prompt: prompt(turns.checked_sub(1))?,
+    })
+}
+
+/// Why a run ended, in the word of its last record.
+fn reason(format: &dyn Format, line: &[u8]) -> Option<String> {
+    format.facts(line).into_iter().find_map(|fact| match fact.content {
+        Content::Terminal { reason } => Some(reason.into_owned()),
+        _ => None,
     })
 }

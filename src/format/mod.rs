@@ -1,59 +1,80 @@
 //! Formats: what the lines of a session mean.
 //!
-//! The engine keeps lines as bytes. A [`Format`] tells whether a line is one of its records and
-//! what the record is; it never changes a byte. A line may hold no run, no time and no session of
-//! its own, a file may hold lines of several sessions, and a record may be of a type that the
-//! format does not know.
+//! The engine keeps lines as bytes. A [`Format`] tells whether a line is one of its records, and
+//! which facts are in it; it never changes a byte. Nothing is assumed of a format but that its
+//! records are JSON objects: a record may hold several facts or none, may have no id, no time and
+//! no session of its own, a file may hold records of several sessions, and a record may be of a
+//! type that the format does not know.
 
+mod fact;
 mod json;
+pub mod recursive;
+pub(crate) mod syntax;
 mod transcript;
+pub(crate) mod write;
 
 use std::borrow::Cow;
 
 use crate::entry::{Entry, Kind};
+use crate::finding::Code;
 
+pub use fact::{Content, Fact, Role, Usage, text};
+pub use recursive::Recursive;
+pub use syntax::Notes;
 pub use transcript::Transcript;
 
-/// Why bytes are not a record. The numbers are stored with the bytes; they are never given out
-/// anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum Damage {
-    /// Not JSON.
-    BadJson = 1,
-    /// Not UTF-8.
-    InvalidUtf8 = 2,
-    /// JSON, but not an object.
-    NotAnObject = 3,
-    /// An object without the fields that the format requires.
-    SchemaMismatch = 4,
-    /// The last line, cut off in the middle of a record.
-    TornTail = 5,
+macro_rules! damages {
+    ($($(#[$doc:meta])* $variant:ident = $number:literal, $name:literal, $code:ident;)*) => {
+        /// Why bytes are not a record. The numbers are stored with the bytes; they are never given
+        /// out anew.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum Damage { $($(#[$doc])* $variant = $number,)* }
+
+        impl Damage {
+            /// The name in reports and in `--json` output.
+            ///
+            /// ```
+            /// assert_eq!(eventlog::format::Damage::BadJson.name(), "bad_json");
+            /// ```
+            pub fn name(self) -> &'static str {
+                match self { $(Damage::$variant => $name,)* }
+            }
+
+            /// The finding that reports it.
+            pub fn code(self) -> Code {
+                match self { $(Damage::$variant => Code::$code,)* }
+            }
+
+            /// The reason in [`StoredEntry::detail`](crate::StoredEntry::detail) of a damaged
+            /// entry.
+            pub fn from_code(code: u8) -> Option<Damage> {
+                match code { $($number => Some(Damage::$variant),)* _ => None }
+            }
+        }
+    };
 }
 
-impl Damage {
-    /// The name in reports and in `--json` output.
-    ///
-    /// ```
-    /// assert_eq!(eventlog::format::Damage::BadJson.name(), "bad_json");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Damage::BadJson => "bad_json",
-            Damage::InvalidUtf8 => "invalid_utf8",
-            Damage::NotAnObject => "not_an_object",
-            Damage::SchemaMismatch => "schema_mismatch",
-            Damage::TornTail => "torn_tail",
-        }
-    }
-
-    /// The reason in [`StoredEntry::detail`](crate::StoredEntry::detail) of a damaged entry.
-    pub fn from_code(code: u8) -> Option<Damage> {
-        use Damage::{BadJson, InvalidUtf8, NotAnObject, SchemaMismatch, TornTail};
-        let all = [BadJson, InvalidUtf8, NotAnObject, SchemaMismatch, TornTail];
-        all.into_iter().find(|damage| *damage as u8 == code)
-    }
+damages! {
+    /// Not JSON.
+    BadJson = 1, "bad_json", BadJson;
+    /// Not UTF-8.
+    InvalidUtf8 = 2, "invalid_utf8", InvalidUtf8;
+    /// JSON, but not an object.
+    NotAnObject = 3, "not_an_object", NotAnObject;
+    /// An object without the fields that the format requires.
+    SchemaMismatch = 4, "schema_mismatch", SchemaMismatch;
+    /// The last line, cut off in the middle of a record.
+    TornTail = 5, "torn_tail", TornTail;
+    /// What stands before a whole record on its line.
+    TornPrefix = 6, "torn_prefix", TornPrefixWelded;
+    /// NUL bytes, as a power failure can leave them.
+    NulPadding = 7, "nul_padding", NulPadding;
+    /// Values nested deeper than 1024.
+    TooDeep = 8, "too_deep", TooDeep;
+    /// A line longer than the log takes, or a part of one.
+    OversizeLine = 9, "oversize_line", OversizeLine;
 }
 
 /// What a line is.
@@ -68,12 +89,42 @@ pub struct Record<'l> {
     pub run: Option<Cow<'l, str>>,
     /// Whether it is a user's turn: a message of the user, not one put in on the user's behalf.
     pub user_turn: bool,
+    /// What tells the record from all others.
+    pub id: Option<Cow<'l, str>>,
+    /// Its place in a numbering that the format keeps, which need not be unique: `msg_004` is 4.
+    pub number: Option<u64>,
+    /// The id of the record that it continues.
+    pub parent: Option<Cow<'l, str>>,
+    /// When it was made, as the line has it: RFC 3339 by the format's rules, anything in practice.
+    pub time: Option<Cow<'l, str>>,
+    /// The role of a message, as the line has it.
+    pub role: Option<Cow<'l, str>>,
+    /// The version of its schema, where that is newer than the ones known here.
+    pub newer_schema: Option<u64>,
+    /// What strict consumers would refuse in it.
+    pub notes: Notes,
 }
 
 /// The longest name of a run that is taken over from a line; a longer one is left in the line.
 const RUN_BYTES_MAX: usize = 512;
 
 impl<'l> Record<'l> {
+    pub(crate) fn new(kind: Kind, notes: Notes) -> Record<'l> {
+        Record {
+            kind,
+            session: None,
+            run: None,
+            user_turn: false,
+            id: None,
+            number: None,
+            parent: None,
+            time: None,
+            role: None,
+            newer_schema: None,
+            notes,
+        }
+    }
+
     /// The entry for the line that this is the meaning of.
     ///
     /// ```
@@ -104,24 +155,28 @@ pub trait Format: std::fmt::Debug + Send + Sync {
     /// The reason why it is no record of this format.
     fn classify<'l>(&self, line: &'l [u8]) -> Result<Record<'l>, Damage>;
 
-    /// When the record was made, as the line has it (RFC 3339).
-    fn time<'l>(&self, line: &'l [u8]) -> Option<Cow<'l, str>>;
+    /// The facts in a record, in the order in which they are to be read, each with the bytes that
+    /// it comes from. Empty for a line that is no record.
+    fn facts<'l>(&self, line: &'l [u8]) -> Vec<Fact<'l>>;
 
-    /// The text of a message.
-    fn text<'l>(&self, line: &'l [u8]) -> Option<Cow<'l, str>>;
+    /// Whether its records never name their session: where the file stands tells which it is.
+    fn names_no_session(&self) -> bool {
+        false
+    }
 
-    /// Why a run ended, in the word of its terminal record.
-    fn reason<'l>(&self, line: &'l [u8]) -> Option<Cow<'l, str>>;
+    /// The fields of a record whose values are text or numbers. An object that stands in the place
+    /// of one is a later record, written on behind a cut-off one.
+    fn scalar_fields(&self) -> &'static [&'static str];
 }
 
 /// All formats, in the order in which they are tried.
 ///
 /// ```
 /// let names: Vec<_> = eventlog::format::all().iter().map(|f| f.name()).collect();
-/// assert_eq!(names, ["transcript"]);
+/// assert_eq!(names, ["transcript", "recursive"]);
 /// ```
 pub fn all() -> &'static [&'static dyn Format] {
-    &[&Transcript]
+    &[&Transcript, &Recursive]
 }
 
 /// The format called `name`.

@@ -6,7 +6,8 @@
 
 use std::borrow::Cow;
 
-use super::{Damage, Format, Record, json};
+use super::fact::{self, Facts};
+use super::{Content, Damage, Fact, Format, Record, Role, json};
 use crate::entry::Kind;
 
 /// The format of MyCodeAgent's `transcript-*.jsonl`.
@@ -26,23 +27,35 @@ pub struct Transcript;
 /// What the completion gate writes on the user's behalf is no user's turn.
 const GATE_SOURCE: &str = "completion_gate";
 
+/// The newest version of the schema that is known.
+const SCHEMA_VERSION: u64 = 1;
+
 impl Format for Transcript {
     fn name(&self) -> &'static str {
         "transcript"
     }
 
     fn classify<'l>(&self, line: &'l [u8]) -> Result<Record<'l>, Damage> {
-        let keys =
-            ["event_id", "timestamp", "session_id", "run_id", "step", "event_type", "payload"];
-        let [id, time, session, run, step, event_type, payload] =
-            json::fields(json::text(line)?, keys)?;
+        let (found, notes) = json::fields(
+            line,
+            [
+                &["event_id"],
+                &["timestamp"],
+                &["session_id"],
+                &["run_id"],
+                &["step"],
+                &["event_type"],
+                &["schema_version"],
+                &["payload", "role"],
+                &["payload", "metadata", "source"],
+            ],
+        )?;
+        let [id, time, session, run, step, event_type, version, role, source] = found;
         let required = |field: Option<&'l str>| {
             field.and_then(json::scalar_text).ok_or(Damage::SchemaMismatch)
         };
-        required(id)?;
-        required(time)?;
-        let session = required(session)?;
-        let run = required(run)?;
+        let (id, time) = (required(id)?, required(time)?);
+        let (session, run) = (required(session)?, required(run)?);
         if !step.is_some_and(is_integer) {
             return Err(Damage::SchemaMismatch);
         }
@@ -54,28 +67,105 @@ impl Format for Transcript {
             "terminal" => Kind::Terminal,
             _ => Kind::Other,
         };
-        let user_turn = kind == Kind::Message && payload.is_some_and(is_user_turn);
-        Ok(Record { kind, session: Some(session), run: Some(run), user_turn })
+        // In a message without a role the assistant speaks.
+        let role = (kind == Kind::Message)
+            .then(|| role.and_then(json::string).unwrap_or("assistant".into()));
+        let is_gate = || source.and_then(json::string).as_deref() == Some(GATE_SOURCE);
+        Ok(Record {
+            session: Some(session),
+            run: Some(run),
+            user_turn: role.as_deref() == Some("user") && !is_gate(),
+            id: Some(id),
+            time: Some(time),
+            role,
+            newer_schema: version
+                .and_then(|version| version.parse().ok())
+                .filter(|version| *version > SCHEMA_VERSION),
+            ..Record::new(kind, notes)
+        })
     }
 
-    fn time<'l>(&self, line: &'l [u8]) -> Option<Cow<'l, str>> {
-        let [time] = json::fields(json::text(line).ok()?, ["timestamp"]).ok()?;
-        json::string(time?)
+    fn facts<'l>(&self, line: &'l [u8]) -> Vec<Fact<'l>> {
+        let mut facts = Facts::of(line);
+        let Ok(record) = self.classify(line) else { return facts.into_vec() };
+        let Ok(([payload], _)) = json::fields(line, [&["payload"]]) else {
+            return facts.into_vec();
+        };
+        let payload = payload.unwrap_or("{}");
+        match record.kind {
+            Kind::Message => message_facts(payload, record.role.unwrap_or_default(), &mut facts),
+            Kind::ToolLifecycle => {
+                let [tool, call_id, status] =
+                    texts(payload, ["tool_name", "tool_call_id", "status"]);
+                let (tool, call_id) = (tool.unwrap_or_default(), call_id.unwrap_or_default());
+                let status = status.unwrap_or_default();
+                facts.add(Some(payload), Content::Lifecycle { call_id, tool, status, payload });
+            }
+            Kind::StateTransition => {
+                let [to, reason] =
+                    texts(payload, ["to_state", "reason"]).map(Option::unwrap_or_default);
+                facts.add(Some(payload), Content::Transition { to, reason });
+            }
+            Kind::Checkpoint => {
+                let [id] = texts(payload, ["checkpoint_id"]);
+                facts.add(Some(payload), Content::Checkpoint { id, payload });
+            }
+            Kind::Terminal => {
+                let [reason] = texts(payload, ["reason"]).map(Option::unwrap_or_default);
+                facts.add(Some(payload), Content::Terminal { reason });
+            }
+            _ => {}
+        }
+        facts.into_vec()
     }
 
-    fn text<'l>(&self, line: &'l [u8]) -> Option<Cow<'l, str>> {
-        payload_text(line, "content")
-    }
-
-    fn reason<'l>(&self, line: &'l [u8]) -> Option<Cow<'l, str>> {
-        payload_text(line, "reason")
+    fn scalar_fields(&self) -> &'static [&'static str] {
+        &[
+            "event_id",
+            "timestamp",
+            "session_id",
+            "run_id",
+            "step",
+            "event_type",
+            "schema_version",
+            "reference_id",
+        ]
     }
 }
 
-fn payload_text<'l>(line: &'l [u8], key: &'static str) -> Option<Cow<'l, str>> {
-    let [payload] = json::fields(json::text(line).ok()?, ["payload"]).ok()?;
-    let [value] = json::fields(payload?, [key]).ok()?;
-    json::string(value?)
+/// The fields of a payload as text.
+fn texts<'l, const N: usize>(payload: &'l str, keys: [&str; N]) -> [Option<Cow<'l, str>>; N] {
+    let paths = keys.each_ref().map(std::slice::from_ref);
+    match json::fields(payload.as_bytes(), paths) {
+        Ok((found, _)) => found.map(|raw| raw.and_then(json::scalar_text)),
+        Err(_) => [const { None }; N],
+    }
+}
+
+fn message_facts<'l>(payload: &'l str, role: Cow<'l, str>, facts: &mut Facts<'l>) {
+    let Ok(([content, calls, tool, call_id], _)) = json::fields(
+        payload.as_bytes(),
+        [
+            &["content"],
+            &["metadata", "tool_calls"],
+            &["metadata", "tool_name"],
+            &["metadata", "tool_call_id"],
+        ],
+    ) else {
+        return;
+    };
+    let text = content.and_then(json::string).unwrap_or_default();
+    let role = Role::from_text(role);
+    if role == Role::Tool {
+        let call_id = call_id.and_then(json::scalar_text).unwrap_or_default();
+        let tool = tool.and_then(json::scalar_text);
+        facts.add(content, Content::Answer { call_id, tool, text });
+        return;
+    }
+    facts.add(content, Content::Text { role, text });
+    for call in calls.map(json::elements).unwrap_or_default() {
+        facts.add(Some(call), fact::call(call));
+    }
 }
 
 /// What the original reads as an integer: a number that is finite, a boolean, or digits in a
@@ -91,17 +181,6 @@ fn is_integer(raw: &str) -> bool {
         }),
         text => text.parse::<f64>().is_ok_and(f64::is_finite),
     }
-}
-
-fn is_user_turn(payload: &str) -> bool {
-    let Ok([role, metadata]) = json::fields(payload, ["role", "metadata"]) else {
-        return false;
-    };
-    let source = metadata.and_then(|metadata| {
-        let [source] = json::fields(metadata, ["source"]).ok()?;
-        json::string(source?)
-    });
-    role.and_then(json::string).as_deref() == Some("user") && source.as_deref() != Some(GATE_SOURCE)
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::io::Write;
 use crate::error::{Error, Result};
 use crate::log::{EventRange, Snapshot};
 
+use super::file_events::FileEvents;
+
 /// What was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -45,7 +47,7 @@ pub fn export(
     progress: &mut dyn FnMut(u64),
 ) -> Result<Exported> {
     let mut exported = Exported::default();
-    for event in snapshot.read(id, range)? {
+    for event in FileEvents::new(snapshot.read(id, range)?) {
         let event = event?;
         let terminator = event.terminator().as_bytes();
         out.write_all(event.bytes())

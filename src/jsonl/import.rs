@@ -8,20 +8,26 @@
 //! Every byte of the file is counted as part of a record, a separator or a quarantined span, and
 //! the sum is compared with the size of the file. Memory does not grow with the file.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::Arc;
 
 use crate::entry::{Entry, Kind, StoredEntry, Terminator};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::{self, Damage, Format};
+use crate::finding::{Code, Finding};
+use crate::format::{self, Damage, Format, Notes, Record};
 use crate::io::{File, Reader};
 use crate::log::commit::Addition;
 use crate::log::session::check_id;
 use crate::log::{EventLog, Session, Snapshot, Ticket};
 use crate::memtable::Attributes;
 
-use super::scan::{self, LineError, Lines};
+use super::beside::Beside;
+use super::file_events::FileEvents;
+use super::lines::Lines;
+use super::report::{FileReport, Outcome, Tally};
+use super::scan::{Span, Subject, What, scan};
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -29,104 +35,16 @@ use super::scan::{self, LineError, Lines};
 pub struct ImportOptions {
     /// The session to import into, instead of the one that the file names.
     pub session: Option<String>,
-    /// The file's path, to be kept as the session's origin.
-    pub origin: Option<String>,
     /// Refuse a file with any damage.
     pub strict: bool,
     /// Look, and append nothing.
     pub dry_run: bool,
+    /// Leave a last line that is cut off to a later import: the file is still being written.
+    pub hold_tail: bool,
+    /// What is known of the file from beside it.
+    pub beside: Beside,
 }
 
-/// What became of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// A new session.
-    Imported,
-    /// The session holds all of it already.
-    Unchanged,
-    /// The session got what the file has more.
-    Grown,
-    /// The session holds something else, or more; nothing was changed.
-    Conflict,
-    /// The file is of no known format, or damaged and `strict` was asked for; nothing was changed.
-    Refused,
-}
-
-impl Outcome {
-    /// The name in `--json` output.
-    ///
-    /// ```
-    /// assert_eq!(eventlog::jsonl::Outcome::Grown.name(), "grown");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Imported => "imported",
-            Outcome::Unchanged => "unchanged",
-            Outcome::Grown => "grown",
-            Outcome::Conflict => "conflict",
-            Outcome::Refused => "refused",
-        }
-    }
-}
-
-/// A span that is kept, and is no record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Quarantined {
-    /// The line, from 1.
-    pub line: u64,
-    /// Where the span begins in the file.
-    pub offset: u64,
-    /// Its length in bytes.
-    pub length: u64,
-    /// What is wrong with it.
-    pub reason: Damage,
-    /// The event that holds it.
-    pub seq: u64,
-}
-
-/// What an import found in a file and did.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FileReport {
-    /// What became of it.
-    pub outcome: Outcome,
-    /// The format's name.
-    pub format: Option<&'static str>,
-    /// The session.
-    pub session: Option<String>,
-    /// The size of the file.
-    pub bytes: u64,
-    /// Records in it.
-    pub records: u64,
-    /// Records that were appended.
-    pub new_records: u64,
-    /// Bytes of all records.
-    pub record_bytes: u64,
-    /// Bytes of line ends, blank lines and a byte-order mark.
-    pub separator_bytes: u64,
-    /// Bytes of quarantined spans.
-    pub quarantined_bytes: u64,
-    /// How many spans are quarantined.
-    pub quarantined_spans: u64,
-    /// The quarantined spans; at most the first 10,000.
-    pub quarantined: Vec<Quarantined>,
-    /// Lines with nothing but white space.
-    pub blank_lines: u64,
-    /// Lines that end in `\r\n`.
-    pub crlf_lines: u64,
-    /// Records that name another session: kept, no part of the conversation.
-    pub foreign_records: u64,
-    /// The file begins with a byte-order mark.
-    pub bom: bool,
-    /// The last line has no line end.
-    pub unterminated: bool,
-    /// Why the outcome is a conflict or a refusal.
-    pub message: Option<String>,
-}
-
-const QUARANTINED_MAX: usize = 10_000;
 /// How much is submitted in one go.
 const BATCH_BYTES: usize = 1 << 20;
 /// How many batches may be on their way to the disk.
@@ -138,8 +56,8 @@ const TICKETS_MAX: usize = 4;
 ///
 /// # Errors
 ///
-/// `Io`, `Full`, `TooLarge` for a line over the log's limit, those of [`Session::append`]. What had
-/// been appended before the error stays; importing again goes on there.
+/// `Io`, `Full`, those of [`Session::append`]. What had been appended before the error stays;
+/// importing again goes on there.
 ///
 /// # Example
 ///
@@ -167,8 +85,29 @@ pub fn import(
     options: &ImportOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<FileReport> {
-    let session = |id: &str| if options.dry_run { Ok(None) } else { log.session(id).map(Some) };
-    run(Some(log), &session, file, options, progress)
+    Import { log: Some(log), source: Source::file(file, log.max_entry_bytes())?, options }
+        .run(progress)
+}
+
+/// [`import`] of bytes in memory.
+///
+/// # Errors
+///
+/// Those of [`import`].
+pub fn import_bytes(log: &EventLog, bytes: &[u8], options: &ImportOptions) -> Result<FileReport> {
+    let source = Source::bytes(bytes, log.max_entry_bytes());
+    Import { log: Some(log), source, options }.run(&mut |_| {})
+}
+
+/// [`examine`] of bytes in memory.
+///
+/// # Errors
+///
+/// Those of [`examine`].
+pub fn examine_bytes(bytes: &[u8], options: &ImportOptions) -> Result<FileReport> {
+    let source = Source::bytes(bytes, LINE_BYTES_MAX);
+    let options = &ImportOptions { dry_run: true, ..options.clone() };
+    Import { log: None, source, options }.run(&mut |_| {})
 }
 
 /// What an import into a log that does not exist yet would do.
@@ -181,140 +120,98 @@ pub fn examine(
     options: &ImportOptions,
     progress: &mut dyn FnMut(u64),
 ) -> Result<FileReport> {
-    run(None, &|_| Ok(None), file, options, progress)
+    let source = Source::file(file, LINE_BYTES_MAX)?;
+    let options = &ImportOptions { dry_run: true, ..options.clone() };
+    Import { log: None, source, options }.run(progress)
 }
 
 /// Line limit where there is no log to have one.
 const LINE_BYTES_MAX: usize = 256 << 20;
 
-fn run(
-    log: Option<&EventLog>,
-    open_session: &dyn Fn(&str) -> Result<Option<Session>>,
-    file: Arc<dyn File>,
-    options: &ImportOptions,
-    progress: &mut dyn FnMut(u64),
-) -> Result<FileReport> {
-    let size = file.len().map_err(|e| Error::io("cannot read the file", e))?;
-    let limit = log.map_or(LINE_BYTES_MAX, EventLog::max_entry_bytes);
-    let source = Source { file, size, limit };
-    let mut report = FileReport::new(size);
-    let Some((format, inferred)) = source.recognise()? else {
-        return Ok(report.refused("no line of the file is a record of a known format"));
-    };
-    report.format = Some(format.name());
-    // Under another name the lines still belong to the session that they say.
-    let lane = inferred.clone();
-    let id = options.session.clone().or(inferred);
-    let Some(id) = id.filter(|id| !id.is_empty()) else {
-        return Ok(report.refused("no record of the file names a session; say which with --as"));
-    };
-    report.session = Some(id.clone());
-    let lane = lane.unwrap_or_else(|| id.clone());
-    if let Err(error) = check_id(&id) {
-        return Ok(report.refused(&format!("{error}; choose another with --as")));
-    }
-    let session = open_session(&id)?;
-    let subject = Subject { format, lane: &lane };
-    let snapshot = log.map(EventLog::snapshot).transpose()?;
-    let (mut tally, mut reader) = match source.compare(snapshot.as_ref(), &id, subject, &report)? {
-        Compared::Prefix(tally, reader) => (tally, reader),
-        Compared::Conflict(message) => {
-            report.outcome = Outcome::Conflict;
-            report.message = Some(format!("{message}; --as NEW_ID keeps both"));
-            let mut tally = Tally::new(report);
-            source.scan(subject, &mut source.reader(), &mut tally, None, progress)?;
-            return Ok(FileReport { new_records: 0, ..tally.report });
+/// One import of one file.
+struct Import<'a> {
+    log: Option<&'a EventLog>,
+    source: Source,
+    options: &'a ImportOptions,
+}
+
+impl Import<'_> {
+    fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<FileReport> {
+        let options = self.options;
+        let mut report = FileReport::new(self.source.size);
+        options.beside.findings.iter().for_each(|finding| report.note(finding.clone()));
+        let Some((format, inferred)) = self.source.recognise()? else {
+            return Ok(report.refused("no line of the file is a record of a known format"));
+        };
+        report.format = Some(format.name());
+        // Under another name the records still belong to the session that they say.
+        let named = inferred.or_else(|| options.beside.session.clone());
+        let id = options.session.clone().or_else(|| named.clone());
+        let Some(id) = id.filter(|id| !id.is_empty()) else {
+            return Ok(report.refused("no record of the file names a session; say which with --as"));
+        };
+        report.session = Some(id.clone());
+        if let Err(error) = check_id(&id) {
+            return Ok(report.refused(&format!("{error}; choose another with --as")));
         }
-    };
-    drop(snapshot);
-    if options.strict {
-        let mut trial = tally.clone();
-        source.scan(subject, &mut source.reader_at(tally.offset), &mut trial, None, &mut |_| {})?;
-        if let Some(first) = trial.report.quarantined.first() {
-            let (line, reason) = (first.line, first.reason.name());
-            let message = format!("line {line} is damaged ({reason})");
-            return Ok(FileReport { new_records: 0, ..trial.report.refused(&message) });
+        if super::layout::file_name(&id) != id {
+            let message = "the session's id cannot be a file name; exports get an encoded one";
+            report.note(Finding::new(Code::UnsafeSessionId, message));
         }
-    }
-    tally.report.outcome = match tally.seq {
-        0 => Outcome::Imported,
-        _ if tally.offset == size => Outcome::Unchanged,
-        _ => Outcome::Grown,
-    };
-    let mut sink = session.as_ref().map(|session| Sink {
-        session,
-        head: tally.seq,
-        attributes: Some(Attributes {
-            format: Some(format.name().to_owned()),
-            origin: options.origin.clone(),
-            ..Attributes::default()
-        }),
-        batch: Vec::new(),
-        bytes: 0,
-        tickets: VecDeque::new(),
-    });
-    source.scan(subject, &mut reader, &mut tally, sink.as_mut(), progress)?;
-    if let Some(sink) = sink {
-        sink.finish()?;
-    }
-    Ok(tally.report)
-}
-
-/// What the lines of a file are looked at as.
-#[derive(Clone, Copy)]
-struct Subject<'a> {
-    format: &'static dyn Format,
-    /// The session that the lines say they belong to.
-    lane: &'a str,
-}
-
-enum Compared {
-    /// The session holds exactly what has been counted; the reader goes on behind it.
-    Prefix(Tally, Box<dyn Read>),
-    Conflict(String),
-}
-
-struct Source {
-    file: Arc<dyn File>,
-    size: u64,
-    limit: usize,
-}
-
-impl Source {
-    /// The content up to the size that the file had when the import began.
-    fn reader(&self) -> Box<dyn Read> {
-        self.reader_at(0)
-    }
-
-    fn reader_at(&self, offset: u64) -> Box<dyn Read> {
-        Box::new(Reader::at(self.file.clone(), offset).take(self.size.saturating_sub(offset)))
-    }
-
-    fn line_error(&self, error: LineError) -> Error {
-        match error {
-            LineError::Io(e) => Error::io("cannot read the file", e),
-            LineError::TooLong(line) => Error::new(
-                ErrorKind::TooLarge,
-                format!("line {line} is longer than max_entry_bytes ({})", self.limit),
-            )
-            .with_hint("a larger limit can be set with `Builder::max_entry_bytes`"),
-        }
-    }
-
-    /// The format of the first line that is a record, and the session of the first record that
-    /// names one.
-    fn recognise(&self) -> Result<Option<(&'static dyn Format, Option<String>)>> {
-        let mut lines = Lines::new(self.reader(), self.limit);
-        let mut found: Option<&'static dyn Format> = None;
-        while let Some(line) = lines.next_line().map_err(|e| self.line_error(e))? {
-            let Some(format) = found.or_else(|| format::recognise(line.bytes)) else { continue };
-            found = Some(format);
-            let session = format.classify(line.bytes).ok().and_then(|record| record.session);
-            if let Some(session) = session.filter(|session| !session.is_empty()) {
-                return Ok(Some((format, Some(session.into_owned()))));
+        let named = named.unwrap_or_else(|| id.clone());
+        let subject = Subject { format, session: &named };
+        let snapshot = self.log.map(EventLog::snapshot).transpose()?;
+        let mut tally = Tally::new(report.clone(), options.beside.meta.as_ref());
+        let torn_end = match self.compare(snapshot.as_ref(), &id, subject, &mut tally)? {
+            Compared::Prefix(torn_end) => torn_end,
+            Compared::Conflict(message) => {
+                report.outcome = Outcome::Conflict;
+                report.message = Some(format!("{message}; --as NEW_ID keeps both"));
+                let mut tally = Tally::new(report, options.beside.meta.as_ref());
+                self.scan(subject, &mut tally, &[], None, progress)?;
+                return Ok(FileReport { new_records: 0, ..tally.finish() });
+            }
+        };
+        drop(snapshot);
+        if options.strict {
+            let mut trial = tally.clone();
+            self.scan(subject, &mut trial, &torn_end, None, &mut |_| {})?;
+            if let Some(fault) = trial.fault {
+                let (line, offset, code) = (fault.line, fault.offset, fault.code);
+                let message = format!("line {line} is refused: {code}, at byte {offset}");
+                let report = trial.finish().refused(&message);
+                return Ok(FileReport { new_records: 0, ..report });
             }
         }
-        Ok(found.map(|format| (format, None)))
+        let session = match self.log {
+            Some(log) if !options.dry_run => Some(log.session(&id)?),
+            _ => None,
+        };
+        let is_new = tally.seq == 0 && torn_end.is_empty();
+        let before = torn_end.last().map_or(tally.seq, |event| event.seq() + 1);
+        let mut sink = session.as_ref().map(|session| Sink {
+            session,
+            head: before,
+            attributes: Some(self.attributes(format)),
+            batch: Vec::new(),
+            bytes: 0,
+            tickets: VecDeque::new(),
+        });
+        self.scan(subject, &mut tally, &torn_end, sink.as_mut(), progress)?;
+        if let Some(sink) = sink {
+            sink.finish()?;
+        }
+        tally.report.outcome = match () {
+            () if is_new => Outcome::Imported,
+            () if tally.seq == before => Outcome::Unchanged,
+            () => Outcome::Grown,
+        };
+        Ok(tally.finish())
+    }
+
+    fn attributes(&self, format: &dyn Format) -> Attributes {
+        let name = Some(format.name().to_owned());
+        Attributes { format: name, ..self.options.beside.attributes.clone() }
     }
 
     /// Compares the file with what the session holds, and counts that.
@@ -323,173 +220,237 @@ impl Source {
         snapshot: Option<&Snapshot>,
         id: &str,
         subject: Subject<'_>,
-        report: &FileReport,
+        tally: &mut Tally,
     ) -> Result<Compared> {
-        let mut tally = Tally::new(report.clone());
-        let mut reader = std::io::BufReader::with_capacity(BATCH_BYTES, self.reader());
         let session = snapshot.map_or(Ok(None), |snapshot| snapshot.session(id))?;
-        let (Some(snapshot), Some(session)) = (snapshot, session) else {
-            return Ok(Compared::Prefix(tally, Box::new(reader)));
+        let (Some(snapshot), Some(_)) = (snapshot, session) else {
+            return Ok(Compared::Prefix(Vec::new()));
         };
-        if session.bytes > self.size {
-            return Ok(Compared::Conflict(format!(
-                "the file has {} bytes, the session holds {}: the file was cut or is another one",
-                self.size, session.bytes
-            )));
-        }
+        let mut reader = std::io::BufReader::with_capacity(BATCH_BYTES, self.source.reader(0));
+        let mut events = FileEvents::new(snapshot.read(id, ..)?);
         let mut buffer = Vec::new();
-        for event in snapshot.read(id, ..)? {
+        while let Some(event) = events.next_settled() {
             let event = event?;
             let mut offset = tally.offset;
             for expected in [event.bytes(), event.terminator().as_bytes()] {
-                buffer.resize(expected.len(), 0);
-                reader.read_exact(&mut buffer).map_err(|e| Error::io("cannot read the file", e))?;
+                buffer.clear();
+                let wanted = expected.len() as u64;
+                reader.by_ref().take(wanted).read_to_end(&mut buffer).map_err(cannot_read)?;
                 if buffer != expected {
                     let equal = buffer.iter().zip(expected).take_while(|(a, b)| a == b).count();
-                    return Ok(Compared::Conflict(format!(
-                        "the file differs from the session in event {}, at byte {}",
-                        event.seq(),
-                        offset + equal as u64
-                    )));
+                    let at = offset + equal as u64;
+                    return Ok(Compared::Conflict(match at == self.source.size {
+                        true => {
+                            format!("the file ends at byte {at}, the session goes on: it was cut")
+                        }
+                        false => format!(
+                            "the file differs from the session in event {}, at byte {at}",
+                            event.seq()
+                        ),
+                    }));
                 }
-                offset += expected.len() as u64;
+                offset += wanted;
             }
-            tally.count_stored(&event, subject);
+            // Events that are no longer part of the file have seqs too.
+            tally.seq = event.seq();
+            if event.line_len() == 0 {
+                tally.seq += 1;
+                continue;
+            }
+            tally.count(&stored_span(&event, subject, tally));
         }
         tally.report.new_records = 0;
-        Ok(Compared::Prefix(tally, Box::new(reader)))
+        Ok(Compared::Prefix(events.torn_end().collect()))
     }
 
     /// Reads on from where the tally is, counts every byte, and gives what is new to `sink`.
+    /// `torn_end` is what the session holds of the file's torn end: when the file still has it, it
+    /// is nothing new, otherwise what is there now stands in its place.
     fn scan(
         &self,
         subject: Subject<'_>,
-        reader: &mut dyn Read,
         tally: &mut Tally,
+        torn_end: &[StoredEntry],
         mut sink: Option<&mut Sink<'_>>,
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
-        let mut lines = Lines::resume(reader, self.limit, tally.offset, tally.line - 1);
-        while let Some(line) = lines.next_line().map_err(|e| self.line_error(e))? {
-            let span = match tally.at_line_start {
-                true => scan::classify(&line, subject.format, subject.lane),
-                // A last line that had no end when it was imported and has grown since: what was
-                // kept of it stays as it is.
-                false => scan::continuation(&line),
-            };
-            tally.count(&span);
-            if let Some(sink) = &mut sink {
-                sink.put(span.entry)?;
+        let reader = self.source.reader(tally.offset);
+        let mut lines = Lines::resume(reader, self.source.limit, tally.offset, tally.line - 1);
+        let first_new = torn_end.first().map_or(tally.seq, StoredEntry::seq);
+        let behind = first_new + torn_end.len() as u64;
+        let mut is_first = true;
+        let mut left = 0;
+        while let Some(line) = lines.next_line().map_err(cannot_read)? {
+            let mut spans = Vec::with_capacity(1);
+            scan(&line, subject, &mut spans);
+            let is_cut = line.terminator == Terminator::None && spans.iter().any(is_damage);
+            if self.options.hold_tail && is_cut && !line.oversize {
+                left = line.bytes.len() as u64;
+                break;
+            }
+            if std::mem::take(&mut is_first) && !torn_end.is_empty() {
+                tally.seq = first_new;
+                if same_end(&spans, torn_end)
+                    && tally.offset + line.bytes.len() as u64 == self.source.size
+                {
+                    spans.iter().for_each(|span| tally.count(span));
+                    progress(tally.offset);
+                    continue;
+                }
+                tally.seq = behind;
+                tally.note_replaced(torn_end);
+                if let Some(first) = spans.first_mut() {
+                    first.entry.replaces_tail = true;
+                }
+            }
+            for span in spans {
+                tally.count(&span);
+                if let Some(sink) = &mut sink {
+                    sink.put(span.entry)?;
+                }
             }
             progress(tally.offset);
         }
-        if tally.offset != self.size {
-            let message = format!(
-                "the file had {} bytes when the import began, and {} when it ended: it is being cut",
-                self.size, tally.offset
-            );
-            return Err(Error::new(ErrorKind::Conflict, message));
+        if is_first && !torn_end.is_empty() && left == 0 {
+            // The file ends where its torn end began: an event without bytes says so.
+            tally.seq = behind + 1;
+            tally.note_replaced(torn_end);
+            if let Some(sink) = &mut sink {
+                sink.put(
+                    Entry::new(Kind::Blank, b"").terminator(Terminator::None).replaces_tail(true),
+                )?;
+            }
         }
+        tally.seq = tally.seq.max(behind);
+        let counted = tally.offset + left;
+        if counted != self.source.size {
+            let size = self.source.size;
+            let message = format!(
+                "the file had {size} bytes when the import began, and {counted} when it ended: it is being cut"
+            );
+            return Err(Error::new(ErrorKind::Conflict, message)
+                .with_hint("import it again when its writer is done"));
+        }
+        tally.report.bytes = tally.offset;
         let report = &tally.report;
         let sum = report.record_bytes + report.separator_bytes + report.quarantined_bytes;
-        assert_eq!(sum, self.size, "every byte is part of something");
+        assert_eq!(sum, tally.offset, "every byte is part of something");
         Ok(())
     }
 }
 
-impl FileReport {
-    fn new(bytes: u64) -> FileReport {
-        FileReport {
-            outcome: Outcome::Refused,
-            format: None,
-            session: None,
-            bytes,
-            records: 0,
-            new_records: 0,
-            record_bytes: 0,
-            separator_bytes: 0,
-            quarantined_bytes: 0,
-            quarantined_spans: 0,
-            quarantined: Vec::new(),
-            blank_lines: 0,
-            crlf_lines: 0,
-            foreign_records: 0,
-            bom: false,
-            unterminated: false,
-            message: None,
+fn is_damage(span: &Span<'_>) -> bool {
+    matches!(span.what, What::Damage(_))
+}
+
+/// Whether the spans are the bytes of the events.
+fn same_end(spans: &[Span<'_>], events: &[StoredEntry]) -> bool {
+    spans.len() == events.len()
+        && spans.iter().zip(events).all(|(span, event)| {
+            *span.entry.bytes == *event.bytes()
+                && span.entry.terminator == event.terminator()
+                && span.entry.detail == event.detail()
+        })
+}
+
+/// What an event of the session was when it was imported.
+fn stored_span<'e>(event: &'e StoredEntry, subject: Subject<'_>, tally: &Tally) -> Span<'e> {
+    let entry = Entry::new(event.kind(), event.bytes())
+        .terminator(event.terminator())
+        .detail(event.detail());
+    let what = match event.kind() {
+        Kind::Blank => What::Separator,
+        Kind::Damaged => What::Damage(Damage::from_code(event.detail()).unwrap_or(Damage::BadJson)),
+        kind => {
+            let record = subject.format.classify(event.bytes());
+            let record = record.unwrap_or(Record::new(kind, Notes::default()));
+            let foreign = record.session.as_deref().is_some_and(|found| found != subject.session);
+            let welded = tally.behind_record;
+            What::Record { record, foreign, welded }
+        }
+    };
+    Span { entry, what }
+}
+
+enum Compared {
+    /// The session holds exactly what has been counted, and then this as the file's torn end.
+    Prefix(Vec<StoredEntry>),
+    Conflict(String),
+}
+
+fn cannot_read(error: std::io::Error) -> Error {
+    Error::io("cannot read the file", error)
+}
+
+#[derive(Debug)]
+enum Content {
+    File(Arc<dyn File>),
+    Bytes(Arc<[u8]>),
+}
+
+/// What is imported.
+#[derive(Debug)]
+struct Source {
+    content: Content,
+    /// The size that the file had when the import began; what comes later is left for the next.
+    size: u64,
+    limit: usize,
+}
+
+impl Source {
+    fn file(file: Arc<dyn File>, limit: usize) -> Result<Source> {
+        let size = file.len().map_err(cannot_read)?;
+        Ok(Source { content: Content::File(file), size, limit })
+    }
+
+    fn bytes(bytes: &[u8], limit: usize) -> Source {
+        Source { content: Content::Bytes(bytes.into()), size: bytes.len() as u64, limit }
+    }
+
+    fn reader(&self, offset: u64) -> Box<dyn Read + '_> {
+        let left = self.size.saturating_sub(offset);
+        match &self.content {
+            Content::File(file) => Box::new(Reader::at(file.clone(), offset).take(left)),
+            Content::Bytes(bytes) => {
+                let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+                Box::new(bytes.get(offset..).unwrap_or_default())
+            }
         }
     }
 
-    fn refused(mut self, why: &str) -> FileReport {
-        self.outcome = Outcome::Refused;
-        self.message = Some(why.to_owned());
-        self
-    }
-}
-
-/// The report as far as the file has been counted.
-#[derive(Clone)]
-struct Tally {
-    report: FileReport,
-    offset: u64,
-    /// From 1.
-    line: u64,
-    at_line_start: bool,
-    /// The seq of the next event.
-    seq: u64,
-}
-
-impl Tally {
-    fn new(report: FileReport) -> Tally {
-        Tally { report, offset: 0, line: 1, at_line_start: true, seq: 0 }
-    }
-
-    /// Counts an event that the session holds.
-    fn count_stored(&mut self, event: &StoredEntry, subject: Subject<'_>) {
-        let entry = Entry::new(event.kind(), event.bytes()).terminator(event.terminator());
-        let damage = (event.kind() == Kind::Damaged)
-            .then(|| Damage::from_code(event.detail()).unwrap_or(Damage::BadJson));
-        let foreign = event.kind() == Kind::Other
-            && subject
-                .format
-                .classify(event.bytes())
-                .is_ok_and(|record| record.session.is_some_and(|session| session != subject.lane));
-        self.count(&scan::Span { entry, damage, foreign });
-    }
-
-    fn count(&mut self, span: &scan::Span<'_>) {
-        let report = &mut self.report;
-        let (entry, length) = (&span.entry, span.entry.bytes.len() as u64);
-        let ends_line = entry.terminator != Terminator::None;
-        let is_bom = self.offset == 0 && scan::is_bom(&entry.bytes);
-        report.separator_bytes += entry.terminator.as_bytes().len() as u64;
-        report.crlf_lines += u64::from(entry.terminator == Terminator::CrLf);
-        report.unterminated = !ends_line && !is_bom;
-        match (entry.kind, span.damage) {
-            (Kind::Blank, _) => {
-                report.bom |= is_bom;
-                report.blank_lines += u64::from(self.at_line_start && !is_bom);
-                report.separator_bytes += length;
+    /// The format of the first line that is a record, and the session of the first record that
+    /// names one.
+    fn recognise(&self) -> Result<Option<(&'static dyn Format, Option<String>)>> {
+        let mut lines = Lines::new(self.reader(0), self.limit);
+        let mut found: Option<&'static dyn Format> = None;
+        while let Some(line) = lines.next_line().map_err(cannot_read)? {
+            if line.oversize {
+                continue;
             }
-            (_, Some(reason)) => {
-                report.quarantined_bytes += length;
-                report.quarantined_spans += 1;
-                if report.quarantined.len() < QUARANTINED_MAX {
-                    let (line, offset, seq) = (self.line, self.offset, self.seq);
-                    report.quarantined.push(Quarantined { line, offset, length, reason, seq });
+            let formats = match found {
+                Some(format) => vec![format],
+                None => format::all().to_vec(),
+            };
+            for format in formats {
+                let subject = Subject { format, session: "" };
+                let mut spans = Vec::with_capacity(1);
+                scan(&line, subject, &mut spans);
+                let mut records = spans.into_iter().filter_map(|span| match span.what {
+                    What::Record { record, .. } => Some(record),
+                    _ => None,
+                });
+                let Some(first) = records.next() else { continue };
+                found = Some(format);
+                let session = std::iter::once(first).chain(records).find_map(|record| {
+                    record.session.filter(|session| !session.is_empty()).map(Cow::into_owned)
+                });
+                if session.is_some() || format.names_no_session() {
+                    return Ok(Some((format, session)));
                 }
-            }
-            _ => {
-                report.records += 1;
-                report.new_records += 1;
-                report.record_bytes += length;
-                report.foreign_records += u64::from(span.foreign);
+                break;
             }
         }
-        self.offset += length + entry.terminator.as_bytes().len() as u64;
-        self.line += u64::from(ends_line);
-        self.at_line_start = ends_line || is_bom;
-        self.seq += 1;
+        Ok(found.map(|format| (format, None)))
     }
 }
 
@@ -557,6 +518,7 @@ fn owned(entry: Entry<'_>) -> Entry<'static> {
         kind: entry.kind,
         terminator: entry.terminator,
         user_turn: entry.user_turn,
+        replaces_tail: entry.replaces_tail,
         detail: entry.detail,
         run: entry.run.map(|run| run.into_owned().into()),
         bytes: entry.bytes.into_owned().into(),

@@ -1,239 +1,363 @@
-//! A file as a row of spans. Lines end at `\n` alone; `\r` before it belongs to the line end.
+//! What the parts of a line are: records, damage, separators.
 //!
-//! Every byte of the file is in exactly one span: a record, a damaged span, or a separator (line
-//! ends, blank lines, a byte-order mark at the very start). Memory is bounded by the longest line.
+//! A line that is a record as a whole is one span. From any other line whole records are salvaged:
+//! several on one line, one behind a torn prefix, one beside a run of NUL bytes. What is not a
+//! record is damage with a reason. Every byte of the line is in exactly one span; white space
+//! between two spans belongs to the first.
+//!
+//! Only what stands at the top of a line is ever taken for a record, never an object inside
+//! another one, also not where the other one is cut off or broken: it may be anything that a tool
+//! has read.
 
-use std::io::{self, Read};
+use std::ops::Range;
 
 use crate::entry::{Entry, Kind, Terminator};
-use crate::format::{Damage, Format};
+use crate::format::syntax::{self, Walk, Walker};
+use crate::format::{Damage, Format, Record};
 
-/// A line as it stands in the file.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
-    /// From 1.
-    pub(super) number: u64,
-    /// Where the line begins in the file.
-    pub(super) offset: u64,
-    /// Without the line end.
-    pub(super) bytes: &'a [u8],
-    pub(super) terminator: Terminator,
+use super::lines::{Line, is_bom};
+
+/// What the lines of a file are looked at as.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject<'a> {
+    pub(super) format: &'static dyn Format,
+    /// The session that the records belong to. Others are kept, and take no part in it.
+    pub(super) session: &'a str,
 }
 
-/// A part of the file, and what it is.
+/// A part of a line.
+#[derive(Debug)]
 pub(super) struct Span<'a> {
     pub(super) entry: Entry<'a>,
-    pub(super) damage: Option<Damage>,
-    /// A record that says that it belongs to another session.
-    pub(super) foreign: bool,
+    pub(super) what: What<'a>,
 }
 
-/// Splits what `reader` gives into lines.
+/// What a part of a line is.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
-    reader: R,
-    buffer: Vec<u8>,
-    /// The unread part of the buffer.
-    start: usize,
-    end: usize,
-    offset: u64,
-    number: u64,
-    at_end: bool,
-    limit: usize,
+pub(super) enum What<'a> {
+    Record {
+        record: Record<'a>,
+        /// It says that it belongs to another session.
+        foreign: bool,
+        /// Another record stands before it on its line.
+        welded: bool,
+    },
+    Damage(Damage),
+    Separator,
 }
 
-const BUFFER_BYTES: usize = 256 << 10;
-
-/// Why no more lines come.
-#[derive(Debug)]
-pub(super) enum LineError {
-    Io(io::Error),
-    /// A line exceeds the limit: its number.
-    TooLong(u64),
-}
-
-impl<R: Read> Lines<R> {
-    /// Lines of at most `limit` bytes.
-    pub(super) fn new(reader: R, limit: usize) -> Lines<R> {
-        Lines::resume(reader, limit, 0, 0)
-    }
-
-    /// Lines from `offset` on, behind `number` line ends.
-    pub(super) fn resume(reader: R, limit: usize, offset: u64, number: u64) -> Lines<R> {
-        let buffer = vec![0; BUFFER_BYTES];
-        Lines { reader, buffer, start: 0, end: 0, offset, number, at_end: false, limit }
-    }
-
-    /// The next line, or a byte-order mark, or `None` at the end.
-    pub(super) fn next_line(&mut self) -> Result<Option<Line<'_>>, LineError> {
-        let mut searched = 0;
-        let len = loop {
-            let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
-            if self.offset == 0 && self.number == 0 && unread.starts_with(BOM) {
-                self.start += BOM.len();
-                self.offset += BOM.len() as u64;
-                let bytes = self.buffer.get(..BOM.len()).unwrap_or_default();
-                return Ok(Some(Line {
-                    number: 1,
-                    offset: 0,
-                    bytes,
-                    terminator: Terminator::None,
-                }));
-            }
-            let rest = unread.get(searched..).unwrap_or_default();
-            if let Some(at) = memchr::memchr(b'\n', rest) {
-                break searched + at + 1;
-            }
-            if self.at_end {
-                if unread.is_empty() {
-                    return Ok(None);
-                }
-                break unread.len();
-            }
-            searched = unread.len();
-            if searched > self.limit + 2 {
-                return Err(LineError::TooLong(self.number + 1));
-            }
-            self.fill().map_err(LineError::Io)?;
-        };
-        let raw = self.buffer.get(self.start..self.start + len).unwrap_or_default();
-        let offset = self.offset;
-        self.start += len;
-        self.offset += len as u64;
-        self.number += 1;
-        let (bytes, terminator) = match raw {
-            [bytes @ .., b'\r', b'\n'] => (bytes, Terminator::CrLf),
-            [bytes @ .., b'\n'] => (bytes, Terminator::Lf),
-            bytes => (bytes, Terminator::None),
-        };
-        if bytes.len() > self.limit {
-            return Err(LineError::TooLong(self.number));
+/// Adds the spans of `line` to `spans`.
+pub(super) fn scan<'a>(line: &Line<'a>, subject: Subject<'_>, spans: &mut Vec<Span<'a>>) {
+    let first = spans.len();
+    let at_start = line.offset == 0 && line.number == 1;
+    if line.oversize {
+        spans.push(damaged(line.bytes, Damage::OversizeLine));
+    } else if (at_start && is_bom(line.bytes) && line.terminator == Terminator::None)
+        || syntax::trim(line.bytes).is_empty()
+    {
+        let entry = Entry::new(Kind::Blank, line.bytes).terminator(Terminator::None);
+        spans.push(Span { entry, what: What::Separator });
+    } else {
+        match subject.format.classify(line.bytes) {
+            Ok(record) => spans.push(whole(line.bytes, record, subject, false)),
+            Err(damage) => salvage(line, damage, subject, spans),
         }
-        Ok(Some(Line { number: self.number, offset, bytes, terminator }))
     }
-
-    fn fill(&mut self) -> io::Result<()> {
-        if self.start > 0 {
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-        }
-        if self.end == self.buffer.len() {
-            self.buffer.resize(self.buffer.len() * 2, 0);
-        }
-        let room = self.buffer.get_mut(self.end..).unwrap_or_default();
-        let n = loop {
-            match self.reader.read(room) {
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                other => break other?,
-            }
-        };
-        self.end += n;
-        self.at_end = n == 0;
-        Ok(())
+    debug_assert!(spans.len() > first);
+    if let Some(last) = spans.last_mut() {
+        last.entry.terminator = line.terminator;
     }
 }
 
-const BOM: &[u8] = b"\xEF\xBB\xBF";
-
-/// Whether bytes are a byte-order mark, which they are only at the start of a file.
-pub(super) fn is_bom(bytes: &[u8]) -> bool {
-    bytes == BOM
-}
-
-/// What comes behind a last line that had no end: its end, or bytes that are kept.
-pub(super) fn continuation<'a>(line: &Line<'a>) -> Span<'a> {
-    let damage = (!line.bytes.is_empty()).then_some(Damage::BadJson);
-    let kind = if damage.is_some() { Kind::Damaged } else { Kind::Blank };
-    let entry = Entry::new(kind, line.bytes).terminator(line.terminator);
-    Span { entry: entry.detail(damage.map_or(0, |damage| damage as u8)), damage, foreign: false }
-}
-
-/// What a line is in the eyes of `format`, as a part of the session `session`.
-pub(super) fn classify<'a>(line: &Line<'a>, format: &dyn Format, session: &str) -> Span<'a> {
-    let bom = line.offset == 0 && is_bom(line.bytes) && line.terminator == Terminator::None;
-    let blank = line.bytes.iter().all(|b| matches!(b, b' ' | b'\t' | b'\r' | 0x0B | 0x0C));
-    let plain = |entry: Entry<'a>, foreign| Span {
-        entry: entry.terminator(line.terminator),
-        damage: None,
-        foreign,
+fn whole<'a>(bytes: &'a [u8], record: Record<'a>, subject: Subject<'_>, welded: bool) -> Span<'a> {
+    let foreign = record.session.as_deref().is_some_and(|found| found != subject.session);
+    let entry = match foreign {
+        true => Entry::new(Kind::Other, bytes),
+        false => record.clone().into_entry(bytes),
     };
-    if bom || blank {
-        return plain(Entry::new(Kind::Blank, line.bytes), false);
+    let entry = entry.terminator(Terminator::None);
+    Span { entry, what: What::Record { record, foreign, welded } }
+}
+
+fn damaged(bytes: &[u8], damage: Damage) -> Span<'_> {
+    let entry = Entry::new(Kind::Damaged, bytes).terminator(Terminator::None);
+    Span { entry: entry.detail(damage as u8), what: What::Damage(damage) }
+}
+
+/// The spans of a line that is, as a whole, no record for the reason `damage`.
+fn salvage<'a>(line: &Line<'a>, damage: Damage, subject: Subject<'_>, spans: &mut Vec<Span<'a>>) {
+    let bytes = line.bytes;
+    let slice = |range: Range<usize>| bytes.get(range).unwrap_or_default();
+    let mut records = match damage {
+        Damage::BadJson | Damage::InvalidUtf8 => {
+            records(bytes, subject.format, line.terminator != Terminator::None)
+        }
+        // The line is one value; what is inside of it is not looked at.
+        _ => Vec::new(),
+    };
+    // White space belongs to the record before it, at the start to the one behind it.
+    let blank = |range: Range<usize>| syntax::trim(slice(range)).is_empty();
+    for n in 0..records.len() {
+        let next = records.get(n + 1).map_or(bytes.len(), |range| range.start);
+        if n == 0
+            && let Some(range) = records.first_mut().filter(|range| blank(0..range.start))
+        {
+            range.start = 0;
+        }
+        if let Some(range) = records.get_mut(n).filter(|range| blank(range.end..next)) {
+            range.end = next;
+        }
     }
-    match format.classify(line.bytes) {
-        // A record of another session takes no part in this one's conversation.
-        Ok(record) if record.session.as_deref().is_some_and(|found| found != session) => {
-            plain(Entry::new(Kind::Other, line.bytes), true)
+    let mut at = 0;
+    let mut after_record: Option<Range<usize>> = None;
+    for range in records {
+        gap(slice(at..range.start), Some(Damage::TornPrefix), subject, spans);
+        let text = slice(range.clone());
+        if let Ok(record) = subject.format.classify(text) {
+            // A bare carriage return ends a line in the eyes of the original programs.
+            let is_welded = |before: Range<usize>| slice(before).last() != Some(&b'\r');
+            let welded = after_record.clone().is_some_and(is_welded);
+            spans.push(whole(text, record, subject, welded));
         }
-        Ok(record) => plain(record.into_entry(line.bytes), false),
-        Err(damage) => {
-            let torn = line.terminator == Terminator::None
-                && matches!(damage, Damage::BadJson | Damage::InvalidUtf8);
-            let damage = if torn { Damage::TornTail } else { damage };
-            let entry = Entry::new(Kind::Damaged, line.bytes).detail(damage as u8);
-            Span { damage: Some(damage), ..plain(entry, false) }
+        at = range.end;
+        after_record = Some(range);
+    }
+    let torn = (line.terminator == Terminator::None).then_some(Damage::TornTail);
+    gap(slice(at..bytes.len()), torn, subject, spans);
+}
+
+/// The records in a broken line, in order.
+fn records(bytes: &[u8], format: &dyn Format, terminated: bool) -> Vec<Range<usize>> {
+    let is_record = |range: &Range<usize>| {
+        bytes.get(range.clone()).is_some_and(|text| format.classify(text).is_ok())
+    };
+    let mut walker = Walker::default();
+    let mut found: Vec<Range<usize>> = Vec::new();
+    let mut at = 0;
+    while let Some(start) = syntax::next_object(bytes, at) {
+        match walker.walk(bytes, start, &mut |_, _| {}) {
+            Walk::Whole(end) => {
+                let on_top = found.last().map_or(0, |range| range.end);
+                let between = bytes.get(on_top..start).unwrap_or_default();
+                let top = between.iter().all(|b| b.is_ascii_whitespace() || *b == 0);
+                if is_record(&(start..end)) && (top || !goes_on(bytes, end)) {
+                    found.push(start..end);
+                }
+                at = end;
+            }
+            // All that follows is inside of this one.
+            Walk::Open(inner) => {
+                if let Some(inner) = inner.filter(|_| terminated)
+                    && is_later_record(bytes, start, &inner, format)
+                    && is_record(&inner.range)
+                {
+                    found.push(inner.range);
+                }
+                break;
+            }
+            // A record that was written on in the middle of a string is inside of what looks like
+            // the string's end.
+            Walk::Broken { text, .. } => at = text.max(start + 1),
+            Walk::TooDeep => break,
         }
+    }
+    found
+}
+
+/// Whether what stands at `end` shows that the value before it is part of another one.
+fn goes_on(bytes: &[u8], end: usize) -> bool {
+    let rest = bytes.get(end..).unwrap_or_default();
+    let next = rest.iter().find(|b| !b.is_ascii_whitespace());
+    matches!(next, Some(b',' | b'}' | b']' | b':'))
+}
+
+/// Whether the object at the end of a cut-off one is a record that was written behind it, and not a
+/// part of it: it stands where the format has text or a number, or it begins as the cut-off one
+/// does, which is what a second attempt looks like.
+fn is_later_record(bytes: &[u8], start: usize, inner: &syntax::Inner, format: &dyn Format) -> bool {
+    let key = inner.key.clone().and_then(|key| bytes.get(key));
+    let in_scalar =
+        key.is_some_and(|key| format.scalar_fields().iter().any(|field| field.as_bytes() == key));
+    let prefix = bytes.get(start..inner.range.start).unwrap_or_default();
+    let retried = bytes.get(inner.range.clone()).is_some_and(|text| text.starts_with(prefix));
+    in_scalar || retried
+}
+
+/// Bytes between records, or all of a line without any: runs of NUL at their ends, and the rest
+/// with the reason `cut` if it is no value of its own.
+fn gap<'a>(bytes: &'a [u8], cut: Option<Damage>, subject: Subject<'_>, spans: &mut Vec<Span<'a>>) {
+    if bytes.is_empty() {
+        return;
+    }
+    let is_padding = |b: &u8| *b == 0 || b.is_ascii_whitespace();
+    let nul_run = |run: &[u8]| run.contains(&0);
+    let head = bytes.iter().take_while(|b| is_padding(b)).count();
+    let tail = bytes.iter().rev().take_while(|b| is_padding(b)).count();
+    let (before, rest) = bytes.split_at(head);
+    let (middle, after) = rest.split_at(rest.len().saturating_sub(tail));
+    if middle.is_empty() {
+        // `tail` counts the same bytes again when there is nothing else.
+        let damage = if nul_run(bytes) { Damage::NulPadding } else { Damage::BadJson };
+        return spans.push(damaged(bytes, damage));
+    }
+    // White space alone stays with what it stands beside.
+    let split_head = nul_run(before);
+    let split_tail = nul_run(after);
+    let from = if split_head { head } else { 0 };
+    let to = if split_tail { head + middle.len() } else { bytes.len() };
+    let part = |range: Range<usize>| bytes.get(range).unwrap_or_default();
+    if split_head {
+        spans.push(damaged(part(0..from), Damage::NulPadding));
+    }
+    let own = subject.format.classify(middle).err().unwrap_or(Damage::BadJson);
+    let is_cut = matches!(own, Damage::BadJson | Damage::InvalidUtf8 | Damage::TooDeep);
+    spans.push(damaged(part(from..to), cut.filter(|_| is_cut).unwrap_or(own)));
+    if split_tail {
+        spans.push(damaged(part(to..bytes.len()), Damage::NulPadding));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use crate::format::Transcript;
 
-    /// Gives at most `step` bytes at a time.
-    struct Trickle<'a>(&'a [u8], usize);
-
-    impl Read for Trickle<'_> {
-        fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-            let n = self.1.min(self.0.len()).min(buf.len());
-            buf[..n].copy_from_slice(&self.0[..n]);
-            self.0 = &self.0[n..];
-            Ok(n)
-        }
+    fn record(id: &str, payload: &str) -> String {
+        format!(
+            "{{\"event_id\": \"{id}\", \"timestamp\": \"t\", \"session_id\": \"s\", \
+             \"run_id\": \"r\", \"step\": 0, \"event_type\": \"message\", \"payload\": {payload}}}"
+        )
     }
 
-    fn collect(bytes: &[u8], step: usize) -> Vec<(u64, u64, Vec<u8>, Terminator)> {
-        let mut lines = Lines::new(Trickle(bytes, step), 1 << 20);
-        let mut all = Vec::new();
-        while let Some(line) = lines.next_line().unwrap() {
-            all.push((line.number, line.offset, line.bytes.to_vec(), line.terminator));
-        }
-        all
+    /// Reason, or `record`, and text of each span of a line.
+    fn spans(bytes: &[u8], terminator: Terminator) -> Vec<(&'static str, String)> {
+        let line = Line { number: 2, offset: 9, bytes, terminator, oversize: false };
+        let subject = Subject { format: &Transcript, session: "s" };
+        let mut spans = Vec::new();
+        scan(&line, subject, &mut spans);
+        let joined: Vec<u8> = spans.iter().flat_map(|span| span.entry.bytes.to_vec()).collect();
+        assert_eq!(joined, bytes);
+        let name = |span: &Span<'_>| match &span.what {
+            What::Record { welded: true, .. } => "welded",
+            What::Record { .. } => "record",
+            What::Damage(damage) => damage.name(),
+            What::Separator => "separator",
+        };
+        let text = |span: &Span<'_>| String::from_utf8_lossy(&span.entry.bytes).into_owned();
+        spans.iter().map(|span| (name(span), text(span))).collect()
     }
 
-    proptest! {
-        #[test]
-        fn lines_give_back_every_byte_however_it_is_read(
-            bytes in proptest::collection::vec(
-                prop_oneof![Just(b'\n'), Just(b'\r'), Just(0xEF), any::<u8>()], 0..400),
-            bom in any::<bool>(),
-            step in 1usize..50,
-        ) {
-            let bytes = if bom { [BOM, &bytes[..]].concat() } else { bytes };
-            let lines = collect(&bytes, step);
-            let mut joined = Vec::new();
-            for (_, offset, line, terminator) in &lines {
-                prop_assert_eq!(*offset, joined.len() as u64);
-                joined.extend_from_slice(line);
-                joined.extend_from_slice(terminator.as_bytes());
+    fn names(text: &str, terminator: Terminator) -> Vec<&'static str> {
+        spans(text.as_bytes(), terminator).into_iter().map(|(name, _)| name).collect()
+    }
+
+    #[test]
+    fn whole_records_on_one_line_are_all_kept() {
+        let (a, b) = (record("a", "{}"), record("b", "{}"));
+        assert_eq!(names(&format!("{a}{b}"), Terminator::Lf), ["record", "welded"]);
+        assert_eq!(names(&format!(" {a} \t{b} "), Terminator::Lf), ["record", "welded"]);
+        assert_eq!(names(&format!("{a}\r{b}\r"), Terminator::None), ["record", "record"]);
+    }
+
+    /// Wherever a record is cut off, the one that was written on behind it is kept, unless it
+    /// stands where the first one has an object: there it may be a part of it.
+    #[test]
+    fn a_record_behind_a_torn_one_is_kept_wherever_the_tear_is() {
+        let (torn, whole) =
+            (record("a", "{\"role\": \"user\", \"content\": \"x\"}"), record("b", "{}"));
+        let mut in_doubt = Vec::new();
+        for cut in 1..torn.len() {
+            let line = format!("{}{whole}", &torn[..cut]);
+            let found = spans(line.as_bytes(), Terminator::Lf);
+            let expected = [("torn_prefix", torn[..cut].to_owned()), ("record", whole.clone())];
+            if found != expected {
+                assert_eq!(found, [("bad_json", line.clone())], "cut at {cut}");
+                in_doubt.push(cut);
             }
-            prop_assert_eq!(&joined, &bytes);
-            prop_assert_eq!(lines, collect(&bytes, 1 << 20));
+        }
+        let doubt: Vec<&str> =
+            in_doubt.iter().map(|cut| torn[..*cut].rsplit('"').next().unwrap()).collect();
+        assert!(doubt.iter().all(|end| end.starts_with(':')), "{doubt:?}");
+        assert_eq!(in_doubt.len(), 6);
+    }
+
+    #[test]
+    fn a_retry_behind_its_torn_first_attempt_is_kept_at_every_tear() {
+        let whole = record("a", "{\"role\": \"user\", \"metadata\": {\"x\": 1}}");
+        for cut in 1..whole.len() {
+            let line = format!("{}{whole}", &whole[..cut]);
+            assert_eq!(names(&line, Terminator::Lf), ["torn_prefix", "record"], "cut at {cut}");
         }
     }
 
     #[test]
-    fn unicode_line_separators_are_text() {
-        let text = "a\u{2028}b\u{2029}c\u{85}d\n";
-        assert_eq!(collect(text.as_bytes(), 7).len(), 1);
+    fn an_object_inside_another_is_never_a_record() {
+        let inner = record("inner", "{}");
+        let outer = record(
+            "outer",
+            &format!("{{\"content\": \"x\", \"result\": {{\"line\": {inner}, \"n\": 1}}}}"),
+        );
+        assert_eq!(names(&outer, Terminator::Lf), ["record"]);
+        for cut in 1..outer.len() {
+            for terminator in [Terminator::Lf, Terminator::None] {
+                let reason = if terminator == Terminator::Lf { "bad_json" } else { "torn_tail" };
+                assert_eq!(names(&outer[..cut], terminator), [reason], "cut at {cut}");
+            }
+        }
+        // One byte lost or changed anywhere in front of it.
+        for at in 0..outer.find(&inner).unwrap() {
+            let mut broken = outer.clone().into_bytes();
+            broken[at] = b'\x01';
+            assert!(names(&String::from_utf8(broken).unwrap(), Terminator::Lf).len() == 1, "{at}");
+        }
+        for line in
+            [format!("[{inner}]"), format!("{{\"a\": {inner}}}"), format!("{{\"a\": {inner}")]
+        {
+            assert!(!names(&line, Terminator::Lf).contains(&"record"), "{line}");
+        }
     }
 
     #[test]
-    fn a_line_over_the_limit_is_an_error_not_memory() {
-        let mut lines = Lines::new(io::repeat(b'x'), 1 << 20);
-        assert!(matches!(lines.next_line(), Err(LineError::TooLong(1))));
-        assert!(lines.buffer.len() <= 4 << 20);
+    fn nul_runs_are_set_apart() {
+        let a = record("a", "{}");
+        let with = |text: &str| text.replace('0', "\0");
+        let found = |text: &str, terminator| names(&with(text).replace('A', &a), terminator);
+        assert_eq!(found("0000", Terminator::Lf), ["nul_padding"]);
+        assert_eq!(found("0000A", Terminator::Lf), ["nul_padding", "record"]);
+        assert_eq!(found("A0000", Terminator::None), ["record", "nul_padding"]);
+        assert_eq!(found("{\"eve0000", Terminator::None), ["torn_tail", "nul_padding"]);
+        assert_eq!(found("{\"eve0000A", Terminator::Lf), ["torn_prefix", "nul_padding", "record"]);
+        assert_eq!(found("{\"eve0000", Terminator::Lf), ["bad_json", "nul_padding"]);
+    }
+
+    #[test]
+    fn every_other_line_has_its_reason() {
+        let found = |bytes: &[u8], terminator| spans(bytes, terminator)[0].0;
+        for (line, reason) in [
+            (&b"garbage"[..], "bad_json"),
+            (b"42", "not_an_object"),
+            (b"[]", "not_an_object"),
+            (b"null", "not_an_object"),
+            (b"{}", "schema_mismatch"),
+            (b"{\"a\": \"\xFF\"}", "invalid_utf8"),
+        ] {
+            assert_eq!(found(line, Terminator::Lf), reason);
+        }
+        assert_eq!(found(b"{\"a\": \"\xE4\xB8", Terminator::None), "torn_tail");
+        assert_eq!(found(b"42", Terminator::None), "not_an_object");
+        let deep = format!("{{\"a\": {}", "[".repeat(100_000));
+        assert_eq!(found(deep.as_bytes(), Terminator::Lf), "too_deep");
+        assert_eq!(found("\u{a0}\u{2028}".as_bytes(), Terminator::Lf), "separator");
+    }
+
+    /// Time is linear: none of these takes longer than reading it a few times.
+    #[test]
+    fn hostile_lines_are_scanned_in_linear_time() {
+        let start = std::time::Instant::now();
+        for piece in ["{", "{\"a\":", "[", "{\"", "\\{", "{\"a\":{}", "\"{", "{ ", "{\"a\":1}"] {
+            let line = piece.repeat((4 << 20) / piece.len());
+            spans(line.as_bytes(), Terminator::Lf);
+        }
+        assert!(start.elapsed().as_secs() < 60, "{:?}", start.elapsed());
     }
 }

@@ -18,6 +18,8 @@ use super::shared::{Shared, now_unix_micros, poisoned};
 
 /// All four of a session together fit its record with room to spare.
 const ATTRIBUTE_BYTES_MAX: usize = 8 << 10;
+/// The longest description of a session.
+pub(crate) const META_BYTES_MAX: usize = 32 << 10;
 
 /// A batch that is being filled.
 #[derive(Debug, Default)]
@@ -69,6 +71,12 @@ impl<'a, 'e> Addition<'a, 'e> {
             if let Some(bytes) = attributes.longest().filter(|bytes| *bytes > ATTRIBUTE_BYTES_MAX) {
                 return too_large(format!(
                     "an attribute has at most {ATTRIBUTE_BYTES_MAX} bytes, this one has {bytes}"
+                ));
+            }
+            let meta = attributes.meta.as_ref().map_or(0, String::len);
+            if meta > META_BYTES_MAX {
+                return too_large(format!(
+                    "a description has at most {META_BYTES_MAX} bytes, this one has {meta}"
                 ));
             }
             total += attributes.encode().len() + 13;
@@ -151,6 +159,9 @@ impl Shared {
             let mut flags = Flags::default();
             if entry.user_turn {
                 flags = flags.with(Flags::USER_TURN);
+            }
+            if entry.replaces_tail {
+                flags = flags.with(Flags::REPLACES_TAIL);
             }
             if let Some(run) = entry.run.as_deref()
                 && progress.run.as_deref() != Some(run)

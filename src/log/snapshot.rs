@@ -54,7 +54,8 @@ pub struct SessionInfo {
     pub runs: u64,
     /// The name of the latest run.
     pub last_run: Option<String>,
-    /// Bytes of all lines with their line ends: the size of an export.
+    /// Bytes of all lines with their line ends: the size of an export, but for torn ends that the
+    /// file has lost since ([`Entry::replaces_tail`](crate::Entry::replaces_tail)).
     pub bytes: u64,
     /// Bytes of its blocks in the store; what is still in the journal is not counted.
     pub stored_bytes: u64,

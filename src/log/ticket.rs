@@ -16,8 +16,9 @@ use super::Handle;
 /// submitted events when they are durable.
 ///
 /// Wait with [`Ticket::wait`], look with [`Ticket::poll`], or `.await` it on any runtime: polling
-/// never blocks, except on a log without [background threads](crate::Builder::background), where the
-/// first poll does the writing. Dropping it takes nothing back; the events are written all the same.
+/// never blocks, except on a log without [background threads](crate::Builder::background), where
+/// the first poll does the writing. Dropping it takes nothing back; the events are written all the
+/// same.
 #[must_use = "an event is durable only when its ticket says so"]
 pub struct Ticket {
     pub(super) handle: Arc<Handle>,

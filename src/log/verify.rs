@@ -38,8 +38,8 @@ pub struct VerifyReport {
     pub journal_batches: u64,
     /// For every session the bytes of its lines and line ends are what its record says.
     pub bytes_accounted: bool,
-    /// Segments that earlier recoveries set aside because of a batch that was left out, relative to
-    /// the log's directory. No problem by themselves: they can be looked at, and removed.
+    /// Segments that earlier recoveries set aside because of a batch that was left out, relative
+    /// to the log's directory. No problem by themselves: they can be looked at, and removed.
     pub set_aside: Vec<String>,
     /// What is wrong, in the order found; at most 10,000.
     pub problems: Vec<Problem>,

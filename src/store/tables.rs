@@ -125,18 +125,24 @@ pub(crate) fn seed(store_id: u128) -> u32 {
 
 pub(super) fn encode_record(record: &SessionRecord, seed: u32) -> Vec<u8> {
     let header = frame::encode_header(record);
-    frame::encode(FrameKind::Session, Codec::Raw, seed, &header, b"")
+    let meta = record.attributes.meta.as_deref().unwrap_or_default();
+    frame::encode(FrameKind::Session, Codec::Raw, seed, &header, meta.as_bytes())
 }
 
 pub(super) fn decode_record(stored: &[u8], seed: u32, number: u64) -> Result<SessionRecord> {
     let place = || format!("events.redb, record of session {number}");
     let frame = frame::read_exact(FrameKind::Session, seed, stored)
         .map_err(|e| Error::corrupt(place(), None, e))?;
-    let record: SessionRecord =
+    let mut record: SessionRecord =
         frame.head.decode().map_err(|e| Error::corrupt(place(), None, e))?;
     if record.number != number {
         let message = format_args!("the record belongs to session {}", record.number);
         return Err(Error::corrupt(place(), None, message));
+    }
+    if !frame.payload.is_empty() {
+        let meta = String::from_utf8(frame.payload.to_vec());
+        let meta = meta.map_err(|e| Error::corrupt(place(), None, e))?;
+        record.attributes.meta = Some(meta);
     }
     Ok(record)
 }
@@ -208,6 +214,7 @@ mod tests {
                 workspace: None,
                 parent: Some("p".into()),
                 origin: None,
+                meta: None,
             },
             created_unix_micros: 1 << 51,
             updated_unix_micros: 250,
@@ -231,7 +238,9 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_session_record_is_found() {
-        let record = SessionRecord { number: 3, id: "s".into(), ..SessionRecord::default() };
+        let attributes = Attributes { meta: Some("{}".into()), ..Attributes::default() };
+        let record =
+            SessionRecord { number: 3, id: "s".into(), attributes, ..SessionRecord::default() };
         let stored = encode_record(&record, 1);
         assert_eq!(decode_record(&stored, 1, 3).unwrap(), record);
         for bit in 0..stored.len() * 8 {

@@ -1,0 +1,66 @@
+//! Where files of sessions stand, in the documented layouts, and what they are called.
+
+/// A session's id as a file name. Ids of letters, digits and a few signs stay as they are; any
+/// other byte becomes `%` and two hex digits, so that different ids have different names. A name
+/// that would be too long ends with a digest of the id instead.
+///
+/// ```
+/// use eventlog::jsonl::layout::file_name;
+///
+/// assert_eq!(file_name("2026-01-02T03-04-05Z-app"), "2026-01-02T03-04-05Z-app");
+/// assert_eq!(file_name("../../x"), "%2E%2E%2F%2E%2E%2Fx");
+/// ```
+pub fn file_name(id: &str) -> String {
+    const BYTES_MAX: usize = 160;
+    let is_plain =
+        |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'=' | b'@' | b'+');
+    // A dot is plain where it cannot hide a file or lead out of the directory.
+    let dots = id.starts_with('.') || id.contains("..");
+    let mut name = String::new();
+    for byte in id.bytes() {
+        match byte {
+            b'.' if dots => name.push_str("%2E"),
+            byte if is_plain(byte) => name.push(byte as char),
+            byte => name.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    if name.len() > BYTES_MAX {
+        let digest = blake3::hash(id.as_bytes()).to_hex();
+        let mut end = BYTES_MAX - 33;
+        while name
+            .get(..end)
+            .is_some_and(|head| head.ends_with('%') || head.get(end - 2..end - 1) == Some("%"))
+        {
+            end -= 1;
+        }
+        name.truncate(end);
+        name.push('~');
+        name.extend(digest.as_str().chars().take(32));
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_id_has_a_harmless_name_of_its_own(a in any::<String>(), b in any::<String>()) {
+            for id in [&a, &b] {
+                let name = file_name(id);
+                prop_assert!(name.len() <= 160 && !name.starts_with('.'), "{name}");
+                prop_assert!(name.bytes().all(|b| b.is_ascii_graphic() && !b"/\\:*?\"<>|".contains(&b)));
+            }
+            prop_assert_eq!(a == b, file_name(&a) == file_name(&b));
+        }
+    }
+
+    #[test]
+    fn long_ids_that_differ_at_the_end_have_different_names() {
+        let long = "x/".repeat(200);
+        let (a, b) = (file_name(&format!("{long}a")), file_name(&format!("{long}b")));
+        assert!(a != b && a.len() <= 160 && !a.contains("%~") && !a.contains("%2~"), "{a} {b}");
+    }
+}
