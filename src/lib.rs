@@ -54,6 +54,7 @@
 //! # Features
 //!
 //! * `cli` (default): the `eventlog` command. Without it the library has few dependencies.
+//! * `watch` (with `cli`): [`io`] can wait for files to change.
 //! * `sim`: [`io`] has a simulated disk, for tests that cut the power.
 
 mod entry;

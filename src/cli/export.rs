@@ -1,31 +1,55 @@
-//! `eventlog export`: a session as the bytes it came from.
+//! `eventlog export`: sessions as the bytes they came from, or in another form.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args;
-use eventlog::io::{Replacement, StdDir, Target};
-use eventlog::{Snapshot, jsonl};
+use eventlog::format::{self, Format};
+use eventlog::io::{Dir, StdDir, Target, Watch};
+use eventlog::jsonl::{self, ExportOptions, Exported, Mirror};
+use eventlog::{Error, ErrorKind, EventLog, Snapshot};
 use serde::Serialize;
 
 use super::output::{Output, plural};
 use super::progress::Progress;
-use super::{Exit, Failure, Global, place};
+use super::{Exit, Failure, Global, interrupt, place};
 
-/// Write a session out as JSONL, byte for byte
+/// Write sessions out as JSONL, byte for byte
 ///
 /// A file is written under a temporary name, flushed and renamed: it is there whole or not at all.
+/// One that exists is replaced only if it is an earlier export, that is, if the new one begins
+/// with all of it. In a directory, sessions stand in the layout of their format:
+/// transcripts/transcript-ID.jsonl, or workspaces/HASH/sessions/SLUG/ID with a description.
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// A session id, a unique prefix of one, @last or @N
-    session: String,
-    /// The file to write, - for stdout
-    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    /// Session ids, unique prefixes of one, @last or @N
+    #[arg(value_name = "SESSION", required_unless_present_any = ["all", "follow"])]
+    sessions: Vec<String>,
+    /// Every session
+    #[arg(long, conflicts_with = "sessions")]
+    all: bool,
+    /// The file or directory to write to, - for stdout; several sessions need a directory
+    #[arg(short, long, value_name = "PATH", default_value = "-")]
     output: PathBuf,
-    /// Replace the file if it exists
+    /// Replace files, whatever is in them
     #[arg(long)]
     force: bool,
+    /// Only whole records, one per line, without damage, blank lines and a byte-order mark
+    #[arg(long)]
+    clean: bool,
+    /// Convert to this format, and say what it cannot carry
+    #[arg(long, value_name = "FORMAT", value_parser = format_named)]
+    format: Option<&'static dyn Format>,
+    /// Go on until interrupted: keep the files of all sessions below DIR in step with the log
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["sessions", "all", "output", "force", "clean", "format"])]
+    follow: Option<PathBuf>,
+}
+
+fn format_named(name: &str) -> Result<&'static dyn Format, String> {
+    let names = || format::all().iter().map(|format| format.name()).collect::<Vec<_>>().join(", ");
+    format::by_name(name).ok_or_else(|| format!("the formats are {}", names()))
 }
 
 #[derive(Serialize)]
@@ -35,109 +59,232 @@ struct Report<'a> {
     bytes: u64,
     events: u64,
     exact: bool,
-    not_carried: [&'a str; 0],
+    not_carried: &'a [String],
+}
+
+/// Where an export goes.
+enum Place {
+    Stdout,
+    File(Target),
+    Dir(Arc<dyn Dir>),
 }
 
 impl Export {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
+        if let Some(dir) = &self.follow {
+            return self.follow(global, dir, output);
+        }
+        let many = self.all || self.sessions.len() > 1;
         let to_stdout = self.output == Path::new("-");
-        if to_stdout && output.json {
-            return Err(Failure::usage(
-                "--json and the exported lines cannot both go to stdout",
-                "name a file with -o FILE, or leave out --json",
-            ));
-        }
-        if self.output.as_os_str().to_string_lossy().ends_with('/') {
-            let message = format!("{} is a directory", self.output.display());
-            return Err(Failure::usage(message, "give -o the name of a file"));
-        }
-        let target = match to_stdout {
-            true => None,
-            false => Some(StdDir::target(&self.output).map_err(|e| self.cannot_write(&e))?),
-        };
-        if let (Some(Target::File(..)), false) = (&target, self.force) {
-            let message = format!("{} exists already", self.output.display());
-            let hint = "choose another name, or give --force to replace it".to_owned();
-            return Err(Failure::Own(Exit::Conflict, "conflict", message, Some(hint)));
+        if to_stdout && (output.json || many) {
+            let message = match many {
+                true => "several sessions cannot all go to stdout",
+                false => "--json and the exported lines cannot both go to stdout",
+            };
+            return Err(Failure::usage(message, "name a place with -o PATH"));
         }
         let log = place::open_to_read(global, output)?;
         let snapshot = log.snapshot()?;
-        let id = place::session_id(&snapshot, &self.session)?;
-        let Some(target) = target else { return self.to_stdout(&snapshot, &id, output) };
-        let written = self.to_file(&snapshot, &id, target, output)?;
-        if output.json {
-            let path = place::display(&self.output);
-            let (bytes, events) = (written.bytes, written.events);
-            output.json(&Report {
-                session: &id,
-                path,
-                bytes,
-                events,
-                exact: true,
-                not_carried: [],
-            })?;
-        } else {
-            output.note(&format!(
-                "wrote {}, {} to {}",
-                plural(written.events, "event"),
-                plural(written.bytes, "byte"),
-                self.output.display()
-            ));
-        }
-        Ok(Exit::Fine)
-    }
-
-    fn to_stdout(
-        &self,
-        snapshot: &Snapshot,
-        id: &str,
-        output: &mut Output,
-    ) -> Result<Exit, Failure> {
-        let mut out = Watched { out: std::io::BufWriter::new(output.data()?), error: None };
-        let result = jsonl::export(snapshot, id, .., &mut out, &mut |_| {});
-        let flushed = out.out.flush();
-        // The reason is the writer's own; the export only says that it failed.
-        match (out.error, result) {
-            (Some(error), _) => Err(Failure::Output(error)),
-            (None, result) => {
-                result?;
-                flushed?;
-                Ok(Exit::Fine)
+        let ids = match self.all {
+            true => snapshot.sessions().map(|session| session.map(|s| s.id)).collect(),
+            false => {
+                let ids = self.sessions.iter().map(|name| place::session_id(&snapshot, name));
+                Ok(ids.collect::<Result<Vec<_>, _>>()?)
+            }
+        };
+        let ids: Vec<String> = ids?;
+        let place = self.place(many)?;
+        let (mut exit, mut done) = (Exit::Fine, (0, 0));
+        for id in &ids {
+            // One damaged session hides no other.
+            match self.export(&snapshot, id, &place, output) {
+                Ok((path, exported)) => {
+                    done = (done.0 + exported.events, done.1 + exported.bytes);
+                    if let Some(path) = path {
+                        self.report(id, &path, &exported, output)?;
+                    } else {
+                        self.say_not_carried(id, &exported, output);
+                    }
+                }
+                Err(Failure::Log(error)) if many => {
+                    let message = format!("session {id:?}: {error}");
+                    output.report(error.kind().name(), &message, error.hint());
+                    exit = Failure::Log(error).exit();
+                }
+                Err(failure) => return Err(failure),
             }
         }
+        if many && !output.json {
+            let (events, bytes) = (plural(done.0, "event"), plural(done.1, "byte"));
+            let sessions = plural(ids.len() as u64, "session");
+            output.note(&format!("{sessions}, {events}, {bytes} to {}", self.output.display()));
+        }
+        Ok(if ids.is_empty() { Exit::Nothing } else { exit })
     }
 
-    fn to_file(
-        &self,
-        snapshot: &Snapshot,
-        id: &str,
-        target: Target,
-        output: &mut Output,
-    ) -> Result<jsonl::Exported, Failure> {
-        let total = snapshot.session(id)?.map_or(0, |session| session.bytes);
-        let progress = Progress::bytes(output, "exporting", total);
+    fn place(&self, many: bool) -> Result<Place, Failure> {
+        if self.output == Path::new("-") {
+            return Ok(Place::Stdout);
+        }
+        let is_dir =
+            self.output.is_dir() || self.output.as_os_str().as_encoded_bytes().ends_with(b"/");
         let failed = |error| self.cannot_write(&error);
-        match target {
-            // A device or a pipe is written to, never replaced.
-            Target::Stream(mut stream) => {
-                let written =
-                    jsonl::export(snapshot, id, .., &mut stream, &mut |n| progress.set(n))?;
-                stream.flush().map_err(failed)?;
-                Ok(written)
+        if many || is_dir {
+            return Ok(Place::Dir(Arc::new(StdDir::create(&self.output).map_err(failed)?)));
+        }
+        Ok(Place::File(StdDir::target(&self.output).map_err(failed)?))
+    }
+
+    fn options(&self) -> ExportOptions {
+        let mut options = ExportOptions::default();
+        options.clean = self.clean;
+        options.format = self.format;
+        options
+    }
+
+    /// The path of the file that was written, `None` for stdout.
+    fn export(
+        &self,
+        snapshot: &Snapshot,
+        id: &str,
+        place: &Place,
+        output: &mut Output,
+    ) -> Result<(Option<PathBuf>, Exported), Failure> {
+        let total = snapshot.session(id)?.map_or(0, |session| session.bytes);
+        let progress = match place {
+            Place::Stdout => None,
+            _ => Some(Progress::bytes(output, id, total)),
+        };
+        let mut set = |n| progress.iter().for_each(|progress| progress.set(n));
+        let options = self.options();
+        match place {
+            Place::Stdout => Ok((None, to_stdout(snapshot, id, options, output)?)),
+            Place::Dir(dir) => {
+                let force = self.force;
+                let (path, exported) =
+                    jsonl::export_into(snapshot, id, options, dir, force, &mut set)?;
+                Ok((Some(path), exported))
             }
-            Target::Absent(dir, name) | Target::File(dir, name) => {
-                let mut file = Replacement::create(Arc::new(dir), &name).map_err(failed)?;
-                let written = jsonl::export(snapshot, id, .., &mut file, &mut |n| progress.set(n))?;
-                file.commit().map_err(failed)?;
-                Ok(written)
+            // A device or a pipe is written to, never replaced.
+            Place::File(Target::Stream(_)) => {
+                let target = StdDir::target(&self.output).map_err(|e| self.cannot_write(&e))?;
+                let Target::Stream(mut stream) = target else {
+                    return Err(self.cannot_write(&std::io::ErrorKind::Other.into()));
+                };
+                let exported = jsonl::export_as(snapshot, id, options, &mut stream, &mut set)?;
+                stream.flush().map_err(|e| self.cannot_write(&e))?;
+                Ok((Some(self.output.clone()), exported))
+            }
+            Place::File(Target::Absent(dir, name) | Target::File(dir, name)) => {
+                let exported = jsonl::write_file(Arc::new(dir.clone()), name, self.force, |out| {
+                    jsonl::export_as(snapshot, id, options, out, &mut set)
+                })?;
+                Ok((Some(self.output.clone()), exported))
             }
         }
+    }
+
+    fn report(
+        &self,
+        id: &str,
+        path: &Path,
+        exported: &Exported,
+        output: &mut Output,
+    ) -> Result<(), Failure> {
+        let (bytes, events, exact) = (exported.bytes, exported.events, exported.exact);
+        if output.json {
+            let (path, not_carried) = (place::display(path), exported.not_carried.as_slice());
+            return output.json(&Report { session: id, path, bytes, events, exact, not_carried });
+        }
+        let (events, bytes) = (plural(events, "event"), plural(bytes, "byte"));
+        output.note(&format!("wrote {events}, {bytes} to {}", path.display()));
+        self.say_not_carried(id, exported, output);
+        Ok(())
+    }
+
+    fn say_not_carried(&self, id: &str, exported: &Exported, output: &mut Output) {
+        if !exported.not_carried.is_empty() {
+            output.warn(&format!("{id}: left out: {}", exported.not_carried.join(", ")));
+        }
+    }
+
+    /// Keeps the files of all sessions in step until the user has enough.
+    fn follow(&self, global: &Global, dir: &Path, output: &mut Output) -> Result<Exit, Failure> {
+        const LOOK: Duration = Duration::from_secs(2);
+        const FLUSH: Duration = Duration::from_secs(1);
+        let failed = |error| Error::from_io("cannot create", dir, error);
+        let root: Arc<dyn Dir> = Arc::new(StdDir::create(dir).map_err(failed)?);
+        let log = place::open_to_read(global, output)?;
+        let watch = Watch::new(&[&place::log_dir(global)?]);
+        let mut mirror = Mirror::new(root);
+        interrupt::attend();
+        output.note(&format!("keeping the files below {} in step", dir.display()));
+        let mut flushed = std::time::Instant::now();
+        let mut unflushed = false;
+        while !interrupt::interrupted() {
+            let synced = sync(&log, &mut mirror)?;
+            if synced.files > 0 {
+                unflushed = true;
+                if output.json {
+                    output.json(&Appended { files: synced.files, bytes: synced.bytes })?;
+                    output.flush()?;
+                }
+            }
+            for (session, error) in synced.failed {
+                output.report(
+                    error.kind().name(),
+                    &format!("session {session:?}: {error}"),
+                    error.hint(),
+                );
+            }
+            if unflushed && flushed.elapsed() >= FLUSH {
+                mirror.flush()?;
+                (flushed, unflushed) = (std::time::Instant::now(), false);
+            }
+            interrupt::wait(&watch, if unflushed { FLUSH } else { LOOK });
+        }
+        mirror.flush()?;
+        Err(Failure::Interrupted)
     }
 
     fn cannot_write(&self, error: &std::io::Error) -> Failure {
         let hint = "check the directory and the space on the device".to_owned();
         let message = format!("cannot write {}: {error}", self.output.display());
         Failure::Own(Exit::InputOutput, "io", message, Some(hint))
+    }
+}
+
+#[derive(Serialize)]
+struct Appended {
+    files: u64,
+    bytes: u64,
+}
+
+/// One round of the mirror. A log that its writer is just recovering is looked at again later.
+fn sync(log: &EventLog, mirror: &mut Mirror) -> Result<jsonl::Synced, Error> {
+    match log.snapshot().and_then(|snapshot| mirror.sync(&snapshot)) {
+        Err(error) if error.kind() == ErrorKind::NeedsRecovery => Ok(jsonl::Synced::default()),
+        other => other,
+    }
+}
+
+fn to_stdout(
+    snapshot: &Snapshot,
+    id: &str,
+    options: ExportOptions,
+    output: &mut Output,
+) -> Result<Exported, Failure> {
+    let mut out = Watched { out: std::io::BufWriter::new(output.data()?), error: None };
+    let result = jsonl::export_as(snapshot, id, options, &mut out, &mut |_| {});
+    let flushed = out.out.flush();
+    // The reason is the writer's own; the export only says that it failed.
+    match (out.error, result) {
+        (Some(error), _) => Err(Failure::Output(error)),
+        (None, result) => {
+            let exported = result?;
+            flushed?;
+            Ok(exported)
+        }
     }
 }
 

@@ -1,12 +1,13 @@
 //! `eventlog import`: files into sessions.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
-use eventlog::jsonl::{self, FileReport, Found, ImportOptions, Outcome};
+use eventlog::io::{Changed, Watch};
+use eventlog::jsonl::{self, FileReport, Follower, Found, ImportOptions, Outcome};
 use eventlog::{Error, ErrorKind, EventLog};
 use serde::Serialize;
 
@@ -34,50 +35,53 @@ pub(crate) struct Import {
     /// Look at the files and append nothing
     #[arg(long)]
     dry_run: bool,
+    /// Go on until interrupted: bring in what other programs write to the files, as they write it
+    #[arg(long, conflicts_with_all = ["session", "strict", "dry_run"])]
+    follow: bool,
     /// How many of the files are not there
     #[arg(skip)]
     absent: Cell<u64>,
 }
 
 #[derive(Serialize)]
-struct Quarantined {
-    line: u64,
-    offset: u64,
-    length: u64,
-    reason: &'static str,
+pub(crate) struct Quarantined {
+    pub(crate) line: u64,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) reason: &'static str,
 }
 
 #[derive(Serialize)]
-struct Finding {
-    code: &'static str,
-    line: Option<u64>,
-    offset: Option<u64>,
-    length: Option<u64>,
-    seq: Option<u64>,
-    message: String,
+pub(crate) struct Finding {
+    pub(crate) code: &'static str,
+    pub(crate) line: Option<u64>,
+    pub(crate) offset: Option<u64>,
+    pub(crate) length: Option<u64>,
+    pub(crate) seq: Option<u64>,
+    pub(crate) message: String,
 }
 
 #[derive(Default, Serialize)]
-struct FileLine {
-    r#type: &'static str,
-    path: String,
-    format: Option<&'static str>,
-    session: Option<String>,
-    outcome: &'static str,
-    bytes: u64,
-    records: u64,
-    new_records: u64,
-    record_bytes: u64,
-    separator_bytes: u64,
-    quarantined_bytes: u64,
-    quarantined: Vec<Quarantined>,
-    blank_lines: u64,
-    crlf_lines: u64,
-    bom: bool,
-    unterminated: bool,
-    findings: Vec<Finding>,
-    finding_counts: BTreeMap<&'static str, u64>,
-    message: Option<String>,
+pub(crate) struct FileLine {
+    pub(crate) r#type: &'static str,
+    pub(crate) path: String,
+    pub(crate) format: Option<&'static str>,
+    pub(crate) session: Option<String>,
+    pub(crate) outcome: &'static str,
+    pub(crate) bytes: u64,
+    pub(crate) records: u64,
+    pub(crate) new_records: u64,
+    pub(crate) record_bytes: u64,
+    pub(crate) separator_bytes: u64,
+    pub(crate) quarantined_bytes: u64,
+    pub(crate) quarantined: Vec<Quarantined>,
+    pub(crate) blank_lines: u64,
+    pub(crate) crlf_lines: u64,
+    pub(crate) bom: bool,
+    pub(crate) unterminated: bool,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) finding_counts: BTreeMap<&'static str, u64>,
+    pub(crate) message: Option<String>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -130,6 +134,14 @@ impl Import {
             false => Some(place::open_to_write(global, true, output)?),
         };
         interrupt::attend();
+        if let (true, Some(log)) = (self.follow, &log) {
+            let result = self.follow(log, &mut summary, output);
+            summary.seconds = time::seconds_since(start);
+            self.report_summary(&summary, output)?;
+            // What was appended is durable already; this spares the next open the recovery.
+            log.checkpoint()?;
+            return result;
+        }
         for file in &files {
             if interrupt::interrupted() {
                 log.map_or(Ok(()), EventLog::close)?;
@@ -161,6 +173,63 @@ impl Import {
             Summary { files: 0, .. } => Exit::Nothing,
             _ => Exit::Fine,
         })
+    }
+
+    /// Looks at all files, and then at those that change, until the user has enough.
+    fn follow(
+        &self,
+        log: &EventLog,
+        summary: &mut Summary,
+        output: &mut Output,
+    ) -> Result<Exit, Failure> {
+        /// How often to look without being told, for files that other machines write.
+        const LOOK: Duration = Duration::from_secs(5);
+        const LOOK_AT_UNSETTLED: Duration = Duration::from_millis(500);
+        let roots = self.paths.iter().map(|path| path.canonicalize().unwrap_or(path.clone()));
+        let roots: Vec<PathBuf> = roots.collect();
+        let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
+        // Before the first look, so that nothing falls in between.
+        let watch = Watch::new(&paths);
+        if !watch.is_told() {
+            output.note("the system does not tell of changes here; looking 20 times a second");
+        }
+        let mut follower = Follower::new(log, ImportOptions::default());
+        let all = || paths.iter().flat_map(|path| jsonl::discover(path).files);
+        let mut due: BTreeSet<PathBuf> = all().map(|found| found.path).collect();
+        output.note(&format!("following {}", plural(due.len() as u64, "file")));
+        while !interrupt::interrupted() {
+            for path in std::mem::take(&mut due) {
+                match follower.look(&path) {
+                    Ok(None) => {}
+                    Ok(Some(report)) => {
+                        summary.files += 1;
+                        self.report(&path, report, summary, output)?;
+                    }
+                    Err(_) if !path.exists() => follower.forget(&path),
+                    Err(error)
+                        if matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Closed) =>
+                    {
+                        return Err(error.into());
+                    }
+                    // It is being written to: the next look sees more.
+                    Err(error) if error.kind() == ErrorKind::Conflict => {}
+                    Err(error) => self.report_failure(&path, &error, output)?,
+                }
+            }
+            output.flush()?;
+            let unsettled = follower.unsettled();
+            let wait = if unsettled.is_empty() { LOOK } else { LOOK_AT_UNSETTLED };
+            let changed = interrupt::wait(&watch, wait);
+            due.extend(unsettled);
+            match changed {
+                Changed::Paths(paths) => {
+                    let is_due = |path: &PathBuf| path.is_file() && jsonl::is_candidate(path);
+                    due.extend(paths.into_iter().filter(is_due));
+                }
+                _ => due.extend(all().map(|found| found.path)),
+            }
+        }
+        Err(Failure::Interrupted)
     }
 
     fn import(
@@ -274,7 +343,7 @@ impl Import {
     }
 }
 
-fn file_line(path: &Path, report: FileReport) -> FileLine {
+pub(crate) fn file_line(path: &Path, report: FileReport) -> FileLine {
     let findings = report.findings.into_iter().map(|finding| Finding {
         code: finding.code.name(),
         line: finding.line,

@@ -2,6 +2,9 @@
 //! moment, so a command may be ended anywhere; long ones finish what they are at and close the log.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use eventlog::io::{Changed, Watch};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static ATTENTIVE: AtomicBool = AtomicBool::new(false);
@@ -25,4 +28,17 @@ pub(crate) fn attend() {
 /// Whether the user wants to stop.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
+}
+
+/// Waits for a change, but not longer than an interrupt may be left waiting.
+pub(crate) fn wait(watch: &Watch, timeout: Duration) -> Changed {
+    const PATIENCE: Duration = Duration::from_millis(250);
+    let end = Instant::now() + timeout;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let changed = watch.wait(left.min(PATIENCE));
+        if changed != Changed::Nothing || left.is_zero() || interrupted() {
+            return changed;
+        }
+    }
 }

@@ -4,17 +4,22 @@
 //! [`place`] finds the log and the session that are meant, [`exit`] the exit codes.
 
 mod append;
+mod events;
 mod exit;
 mod export;
 mod import;
 mod interrupt;
+mod migrate;
 mod output;
 mod place;
 mod progress;
+mod quarantine;
 mod recover;
+mod repair;
 mod sessions;
 mod show;
 mod stats;
+mod tail;
 mod time;
 mod verify;
 
@@ -69,18 +74,26 @@ pub(crate) struct Global {
 enum Command {
     /// Bring JSONL files into the log; doing it again adds only what is new
     Import(import::Import),
-    /// Write a session out as JSONL, byte for byte
+    /// Write sessions out as JSONL, byte for byte
     Export(export::Export),
     /// List the sessions, newest first
     Sessions(sessions::Sessions),
     /// Print the events of a session
     Show(show::Show),
+    /// Print the last events of a session, and follow it
+    Tail(tail::Tail),
+    /// List the bytes of a session that are no records
+    Quarantine(quarantine::Quarantine),
     /// Read everything and check it
     Verify(verify::Verify),
     /// Print the log in numbers
     Stats(stats::Stats),
     /// Append JSONL lines from stdin to a session
     Append(append::Append),
+    /// Look for damage in a JSONL file, and write it without
+    Repair(repair::Repair),
+    /// Move recursive-agent's sessions out of a project, to where it keeps them now
+    Migrate(migrate::Migrate),
     /// Open a log that a crash left, and say what was found
     Recover(recover::Recover),
 }
@@ -130,6 +143,10 @@ fn run(cli: &Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Export(command) => command.run(global, output),
         Command::Sessions(command) => command.run(global, output),
         Command::Show(command) => command.run(global, output),
+        Command::Tail(command) => command.run(global, output),
+        Command::Quarantine(command) => command.run(global, output),
+        Command::Repair(command) => command.run(global, output),
+        Command::Migrate(command) => command.run(global, output),
         Command::Verify(command) => command.run(global, output),
         Command::Stats(command) => command.run(global, output),
         Command::Append(command) => command.run(global, output),

@@ -1,13 +1,10 @@
 //! `eventlog show`: the events of a session.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use eventlog::{EventRange, Position};
-use serde::Serialize;
 
 use super::output::Output;
-use super::{Exit, Failure, Global, place};
+use super::{Exit, Failure, Global, events, place};
 
 /// Print the events of a session
 ///
@@ -24,16 +21,6 @@ pub(crate) struct Show {
     to: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    seq: u64,
-    kind: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    line_base64: Option<String>,
-}
-
 impl Show {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         if self.to.is_some_and(|to| to < self.from) {
@@ -46,18 +33,8 @@ impl Show {
         let range = EventRange::between(Position::Seq(self.from), to);
         let mut exit = Exit::Nothing;
         for event in snapshot.read(&id, range)? {
-            let event = event?;
             exit = Exit::Fine;
-            let (seq, kind) = (event.seq(), event.kind().name());
-            if output.json {
-                let line = std::str::from_utf8(event.bytes()).ok();
-                let line_base64 = line.is_none().then(|| STANDARD.encode(event.bytes()));
-                output.json(&Line { seq, kind, line, line_base64 })?;
-            } else if output.people {
-                output.bytes(&format!("{seq:>6}  {kind:<16}  "), event.bytes())?;
-            } else {
-                output.bytes(&format!("{seq}\t{kind}\t"), event.bytes())?;
-            }
+            events::print(None, &event?, output)?;
         }
         Ok(exit)
     }

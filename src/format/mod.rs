@@ -8,6 +8,7 @@
 
 mod fact;
 mod json;
+mod plain;
 pub mod recursive;
 pub(crate) mod syntax;
 mod transcript;
@@ -19,6 +20,7 @@ use crate::entry::{Entry, Kind};
 use crate::finding::Code;
 
 pub use fact::{Content, Fact, Role, Usage, text};
+pub use plain::Plain;
 pub use recursive::Recursive;
 pub use syntax::Notes;
 pub use transcript::Transcript;
@@ -141,6 +143,12 @@ impl<'l> Record<'l> {
             _ => entry,
         }
     }
+}
+
+/// The raw value of a field of a line.
+pub(crate) fn raw_field<'l>(line: &'l [u8], key: &str) -> Option<&'l str> {
+    let ([found], _) = json::fields(line, [&[key]]).ok()?;
+    found
 }
 
 /// A format of session files.

@@ -72,6 +72,18 @@ pub(crate) struct Path<'w, 'l> {
 }
 
 impl<'l> Path<'_, 'l> {
+    /// Whether this is a member of the object that these keys lead to.
+    pub(crate) fn is_member_of(&self, keys: &[&str]) -> bool {
+        let Some((last, outer)) = self.levels.split_last() else { return false };
+        last.is_object && Path { bytes: self.bytes, levels: outer }.is(keys)
+    }
+
+    /// The member's own key, as it stands there.
+    pub(crate) fn last_key(&self) -> String {
+        let key = self.levels.last().and_then(|level| self.bytes.get(level.key.clone()));
+        String::from_utf8_lossy(key.unwrap_or_default()).into_owned()
+    }
+
     /// Whether these keys lead here, none of them through an array.
     pub(crate) fn is(&self, keys: &[&str]) -> bool {
         self.levels.len() == keys.len()

@@ -13,6 +13,8 @@ mod replace;
 #[cfg(feature = "sim")]
 pub mod sim;
 mod std;
+#[cfg(feature = "watch")]
+mod watch;
 
 use ::std::ffi::OsString;
 use ::std::fmt::Debug;
@@ -23,6 +25,8 @@ use ::std::sync::Arc;
 pub use self::mmap::Mapping;
 pub use self::replace::Replacement;
 pub use self::std::{StdDir, Target};
+#[cfg(feature = "watch")]
+pub use self::watch::{Changed, Watch};
 
 /// How [`Dir::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Writing a whole file so that its name shows the old content or the new one, never a part.
 
-use std::io::{self, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Dir, File, OpenMode, remove_if_present, write_all_at};
+use super::{Dir, File, OpenMode, Reader, remove_if_present, write_all_at};
 
 /// A file that takes its name only when [`Replacement::commit`] returns: temporary file, flush,
 /// rename, flush of the directory. Dropped without a commit it leaves nothing behind.
@@ -45,6 +45,30 @@ impl Replacement {
             offset: 0,
             committed: false,
         })
+    }
+
+    /// Whether what has been written begins with the whole content of `other`: then replacing it
+    /// loses nothing.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system reports.
+    pub fn extends(&mut self, other: &Arc<dyn File>) -> io::Result<bool> {
+        self.flush()?;
+        let mut old = BufReader::new(Reader::new(other.clone()));
+        let mut new = BufReader::new(Reader::new(self.file.clone()));
+        loop {
+            let (left, right) = (old.fill_buf()?, new.fill_buf()?);
+            let len = left.len().min(right.len());
+            if left.is_empty() {
+                return Ok(true);
+            }
+            if len == 0 || left.get(..len) != right.get(..len) {
+                return Ok(false);
+            }
+            old.consume(len);
+            new.consume(len);
+        }
     }
 
     /// Makes content and name durable, and returns the number of bytes written.

@@ -79,8 +79,12 @@ fn walk(dir: PathBuf, discovery: &mut Discovery) {
     }
 }
 
-/// Whether a file inside of a directory is to be looked into.
-pub(super) fn is_candidate(path: &Path) -> bool {
+/// Whether a file inside of a directory is one that [`discover`] gives.
+///
+/// ```
+/// assert!(eventlog::jsonl::is_candidate("transcripts/transcript-s.jsonl".as_ref()));
+/// ```
+pub fn is_candidate(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let parent = path.parent().and_then(Path::file_name);
     name.ends_with(b".jsonl")

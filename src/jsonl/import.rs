@@ -27,7 +27,7 @@ use super::beside::Beside;
 use super::file_events::FileEvents;
 use super::lines::Lines;
 use super::report::{FileReport, Outcome, Tally};
-use super::scan::{Span, Subject, What, scan};
+use super::scan::{Span, Subject, What, scan_line};
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -135,24 +135,79 @@ struct Import<'a> {
     options: &'a ImportOptions,
 }
 
+/// A file that has been imported so far, to go on with when it has grown.
+#[derive(Debug)]
+pub(super) struct Standing {
+    format: &'static dyn Format,
+    /// The session.
+    id: String,
+    /// The session that the records say they belong to.
+    named: String,
+    tally: Tally,
+    /// Of the file's last bytes before where the tally is.
+    checksum: u32,
+}
+
+/// How many bytes before its end tell whether a file is still the one that it was.
+const CHECKED_BYTES: u64 = 4 << 10;
+
+/// Imports the file, and says where that ends, for a next time.
+pub(super) fn import_standing(
+    log: &EventLog,
+    file: Arc<dyn File>,
+    options: &ImportOptions,
+    standing: Option<Standing>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(FileReport, Option<Standing>)> {
+    let source = Source::file(file, log.max_entry_bytes())?;
+    let import = Import { log: Some(log), source, options };
+    if let Some(mut standing) = standing
+        && import.stands(&standing)?
+    {
+        let before = standing.tally.seq;
+        standing.tally.report.new_records = 0;
+        let report = import.go_on(&mut standing, &[], progress)?;
+        let outcome = match () {
+            () if standing.tally.seq == before => Outcome::Unchanged,
+            () => Outcome::Grown,
+        };
+        let settled = standing.tally.at_line_start;
+        return Ok((FileReport { outcome, ..report }, settled.then_some(standing)));
+    }
+    import.begin(progress)
+}
+
 impl Import<'_> {
     fn run(&self, progress: &mut dyn FnMut(u64)) -> Result<FileReport> {
+        self.begin(progress).map(|(report, _)| report)
+    }
+
+    /// Whether the file and the session are where `standing` left them, and the file may be longer.
+    fn stands(&self, standing: &Standing) -> Result<bool> {
+        let head = self.log.map(|log| log.session(&standing.id).map(|session| session.head()));
+        Ok(self.source.size >= standing.tally.offset
+            && head.transpose()? == Some(standing.tally.seq)
+            && self.source.checksum_before(standing.tally.offset)? == standing.checksum)
+    }
+
+    fn begin(&self, progress: &mut dyn FnMut(u64)) -> Result<(FileReport, Option<Standing>)> {
         let options = self.options;
         let mut report = FileReport::new(self.source.size);
         options.beside.findings.iter().for_each(|finding| report.note(finding.clone()));
+        let refused = |report: FileReport, why: &str| Ok((report.refused(why), None));
         let Some((format, inferred)) = self.source.recognise()? else {
-            return Ok(report.refused("no line of the file is a record of a known format"));
+            return refused(report, "no line of the file is a record of a known format");
         };
         report.format = Some(format.name());
         // Under another name the records still belong to the session that they say.
         let named = inferred.or_else(|| options.beside.session.clone());
         let id = options.session.clone().or_else(|| named.clone());
         let Some(id) = id.filter(|id| !id.is_empty()) else {
-            return Ok(report.refused("no record of the file names a session; say which with --as"));
+            return refused(report, "no record of the file names a session; say which with --as");
         };
         report.session = Some(id.clone());
         if let Err(error) = check_id(&id) {
-            return Ok(report.refused(&format!("{error}; choose another with --as")));
+            return refused(report, &format!("{error}; choose another with --as"));
         }
         if super::layout::file_name(&id) != id {
             let message = "the session's id cannot be a file name; exports get an encoded one";
@@ -169,7 +224,7 @@ impl Import<'_> {
                 report.message = Some(format!("{message}; --as NEW_ID keeps both"));
                 let mut tally = Tally::new(report, options.beside.meta.as_ref());
                 self.scan(subject, &mut tally, &[], None, progress)?;
-                return Ok(FileReport { new_records: 0, ..tally.finish() });
+                return Ok((FileReport { new_records: 0, ..tally.report() }, None));
             }
         };
         drop(snapshot);
@@ -179,34 +234,51 @@ impl Import<'_> {
             if let Some(fault) = trial.fault {
                 let (line, offset, code) = (fault.line, fault.offset, fault.code);
                 let message = format!("line {line} is refused: {code}, at byte {offset}");
-                let report = trial.finish().refused(&message);
-                return Ok(FileReport { new_records: 0, ..report });
+                return refused(FileReport { new_records: 0, ..trial.report() }, &message);
             }
         }
-        let session = match self.log {
-            Some(log) if !options.dry_run => Some(log.session(&id)?),
-            _ => None,
-        };
         let is_new = tally.seq == 0 && torn_end.is_empty();
         let before = torn_end.last().map_or(tally.seq, |event| event.seq() + 1);
+        let mut standing = Standing { format, id, named, tally, checksum: 0 };
+        let report = self.go_on(&mut standing, &torn_end, progress)?;
+        let outcome = match () {
+            () if is_new => Outcome::Imported,
+            () if standing.tally.seq == before => Outcome::Unchanged,
+            () => Outcome::Grown,
+        };
+        let report = FileReport { outcome, ..report };
+        // What a torn end becomes is for a new comparison to see.
+        let settled = torn_end.is_empty() && standing.tally.at_line_start;
+        Ok((report, settled.then_some(standing)))
+    }
+
+    /// Appends what the file has beyond what is standing.
+    fn go_on(
+        &self,
+        standing: &mut Standing,
+        torn_end: &[StoredEntry],
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<FileReport> {
+        let session = match self.log {
+            Some(log) if !self.options.dry_run => Some(log.session(&standing.id)?),
+            _ => None,
+        };
+        let head = torn_end.last().map_or(standing.tally.seq, |event| event.seq() + 1);
         let mut sink = session.as_ref().map(|session| Sink {
             session,
-            head: before,
-            attributes: Some(self.attributes(format)),
+            head,
+            attributes: Some(self.attributes(standing.format)),
             batch: Vec::new(),
             bytes: 0,
             tickets: VecDeque::new(),
         });
-        self.scan(subject, &mut tally, &torn_end, sink.as_mut(), progress)?;
+        let subject = Subject { format: standing.format, session: &standing.named };
+        self.scan(subject, &mut standing.tally, torn_end, sink.as_mut(), progress)?;
         if let Some(sink) = sink {
             sink.finish()?;
         }
-        tally.report.outcome = match () {
-            () if is_new => Outcome::Imported,
-            () if tally.seq == before => Outcome::Unchanged,
-            () => Outcome::Grown,
-        };
-        Ok(tally.finish())
+        standing.checksum = self.source.checksum_before(standing.tally.offset)?;
+        Ok(standing.tally.report())
     }
 
     fn attributes(&self, format: &dyn Format) -> Attributes {
@@ -282,7 +354,7 @@ impl Import<'_> {
         let mut left = 0;
         while let Some(line) = lines.next_line().map_err(cannot_read)? {
             let mut spans = Vec::with_capacity(1);
-            scan(&line, subject, &mut spans);
+            scan_line(&line, subject, &mut spans);
             let is_cut = line.terminator == Terminator::None && spans.iter().any(is_damage);
             if self.options.hold_tail && is_cut && !line.oversize {
                 left = line.bytes.len() as u64;
@@ -369,7 +441,8 @@ fn stored_span<'e>(event: &'e StoredEntry, subject: Subject<'_>, tally: &Tally) 
             What::Record { record, foreign, welded }
         }
     };
-    Span { entry, what }
+    let (line, offset) = (tally.line, tally.offset);
+    Span { line, offset, entry, what }
 }
 
 enum Compared {
@@ -418,6 +491,15 @@ impl Source {
         }
     }
 
+    /// A checksum over the last bytes before `offset`.
+    fn checksum_before(&self, offset: u64) -> Result<u32> {
+        let start = offset.saturating_sub(CHECKED_BYTES);
+        let mut bytes = Vec::new();
+        let mut reader = self.reader(start).take(offset - start);
+        reader.read_to_end(&mut bytes).map_err(cannot_read)?;
+        Ok(crc32fast::hash(&bytes))
+    }
+
     /// The format of the first line that is a record, and the session of the first record that
     /// names one.
     fn recognise(&self) -> Result<Option<(&'static dyn Format, Option<String>)>> {
@@ -434,7 +516,7 @@ impl Source {
             for format in formats {
                 let subject = Subject { format, session: "" };
                 let mut spans = Vec::with_capacity(1);
-                scan(&line, subject, &mut spans);
+                scan_line(&line, subject, &mut spans);
                 let mut records = spans.into_iter().filter_map(|span| match span.what {
                     What::Record { record, .. } => Some(record),
                     _ => None,

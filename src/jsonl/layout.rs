@@ -1,4 +1,78 @@
 //! Where files of sessions stand, in the documented layouts, and what they are called.
+//!
+//! ```text
+//! transcripts/transcript-ID.jsonl                                    MyCodeAgent, below memory/
+//! workspaces/HASH/sessions/SLUG/ID/{transcript.jsonl,.meta.json}     recursive-agent, below its home
+//! workspaces/HASH/path.txt
+//! ```
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::format::Format;
+use crate::format::recursive::place::{self, PATH_TXT, TRANSCRIPT};
+use crate::io::Dir;
+use crate::log::SessionInfo;
+
+/// Where a session's file stands below the directory of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Place {
+    /// The directories that lead to it.
+    pub dirs: Vec<String>,
+    /// The file's name.
+    pub file: String,
+    /// The workspace whose path is kept beside the sessions, two directories down.
+    pub workspace: Option<String>,
+}
+
+impl Place {
+    /// The place of a session in the layout of `format`.
+    pub fn of(session: &SessionInfo, format: Option<&dyn Format>) -> Place {
+        let name = file_name(&session.id);
+        if format.is_none_or(|format| format.name() != "recursive") {
+            let file = format!("transcript-{name}.jsonl");
+            return Place { dirs: vec!["transcripts".to_owned()], file, workspace: None };
+        }
+        let workspace = session.attributes.workspace.clone();
+        let (hash, slug) = match &workspace {
+            Some(path) => (place::workspace_hash(path.as_ref()), place::slug(path)),
+            None => ("unknown".to_owned(), "unknown".to_owned()),
+        };
+        let slug = if slug.is_empty() { "root".to_owned() } else { slug };
+        let dirs = ["workspaces", &hash, "sessions", &slug, &name].map(str::to_owned);
+        Place { dirs: dirs.to_vec(), file: TRANSCRIPT.to_owned(), workspace }
+    }
+
+    /// Its path below the export's directory.
+    pub fn path(&self) -> PathBuf {
+        self.dirs.iter().chain([&self.file]).collect()
+    }
+
+    /// The directory of the file, made where it is missing, with the workspace's path beside the
+    /// sessions.
+    pub(super) fn create(&self, root: &Arc<dyn Dir>) -> io::Result<Arc<dyn Dir>> {
+        let mut dir = root.clone();
+        for (depth, name) in self.dirs.iter().enumerate() {
+            let is_new = dir.subdir(name, false).is_err();
+            let next = dir.subdir(name, true)?;
+            if is_new {
+                // DURABILITY: the new directory's name belongs to the one above.
+                dir.sync()?;
+            }
+            dir = next;
+            if let (1, Some(workspace)) = (depth, &self.workspace)
+                && dir.open(PATH_TXT, crate::io::OpenMode::Read).is_err()
+            {
+                let mut file = crate::io::Replacement::create(dir.clone(), PATH_TXT)?;
+                io::Write::write_all(&mut file, workspace.as_bytes())?;
+                file.commit()?;
+            }
+        }
+        Ok(dir)
+    }
+}
 
 /// A session's id as a file name. Ids of letters, digits and a few signs stay as they are; any
 /// other byte becomes `%` and two hex digits, so that different ids have different names. A name

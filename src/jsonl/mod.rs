@@ -3,22 +3,36 @@
 //! * `lines`, `scan`: a file as a row of spans: records, separators, damage; every byte is in one.
 //! * `report`, `lineage`: the account of a file, and what is odd about its records.
 //! * `import`: a file into a session; repeating it adds nothing, and nothing is ever shortened.
-//! * `export`: a session as the bytes it came from.
+//! * `discover`, `beside`, `legacy`: which files are sessions, what stands beside them, and the
+//!   former one-file formats.
+//! * `export`, `convert`, `layout`: a session as the bytes it came from, or in another format;
+//!   where the files of an export stand.
+//! * `repair`: a file by itself, without a log.
 
 mod beside;
+mod convert;
 mod discover;
 mod export;
 mod file_events;
+mod follow;
 mod import;
 pub mod layout;
 mod legacy;
 mod lineage;
 mod lines;
+mod migrate;
+mod mirror;
+mod repair;
 mod report;
 mod scan;
 
 pub use beside::Beside;
-pub use discover::{Discovery, Found, discover};
-pub use export::{Exported, export};
+pub use discover::{Discovery, Found, discover, is_candidate};
+pub use export::{ExportOptions, Exported, export, export_as, export_into, write_file};
+pub use follow::Follower;
 pub use import::{ImportOptions, examine, examine_bytes, import, import_bytes};
+pub use migrate::{Migration, migrate};
+pub use mirror::{Mirror, Synced};
+pub use repair::{Part, TailRepair, repair, repair_tail};
 pub use report::{FileReport, Outcome, Quarantined};
+pub use scan::{Span, What, scan};

@@ -192,6 +192,8 @@ pub(super) struct Tally {
     pub(super) fault: Option<Fault>,
     /// What was counted last is a record, and the next one stands on its line.
     pub(super) behind_record: bool,
+    /// The lines are of no known format: no record is of an unknown type.
+    pub(super) is_plain: bool,
     /// What the lines say that the description beside them repeats.
     derived: Option<(Meta, Derived)>,
     lineage: Lineage,
@@ -213,6 +215,7 @@ impl Tally {
             seq: 0,
             fault: None,
             behind_record: false,
+            is_plain: false,
             derived: meta.map(|meta| (meta.clone(), Derived::default())),
             lineage: Lineage::default(),
             torn: Vec::new(),
@@ -259,7 +262,7 @@ impl Tally {
                     if let Some((_, derived)) = &mut self.derived {
                         derived.add(entry.kind, &entry.bytes);
                     }
-                    if entry.kind == Kind::Other {
+                    if entry.kind == Kind::Other && !self.is_plain {
                         let message = "the record is of a type that is not known; it is kept";
                         self.note(Code::UnknownType, length, message);
                         self.fault(Code::UnknownType);
@@ -304,15 +307,16 @@ impl Tally {
         });
     }
 
-    /// The report of a file that has been counted to its end.
-    pub(super) fn finish(mut self) -> FileReport {
-        self.report.conclude();
-        if let Some((meta, derived)) = self.derived {
-            for difference in derived.differences(&meta) {
-                self.report.note(Finding::new(Code::MetaStale, difference));
+    /// The report of the file as far as it has been counted.
+    pub(super) fn report(&self) -> FileReport {
+        let mut report = self.report.clone();
+        report.conclude();
+        if let Some((meta, derived)) = &self.derived {
+            for difference in derived.differences(meta) {
+                report.note(Finding::new(Code::MetaStale, difference));
             }
         }
-        self.report
+        report
     }
 
     fn count_damage(&mut self, bytes: &[u8], reason: Damage) {

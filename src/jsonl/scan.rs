@@ -9,13 +9,15 @@
 //! another one, also not where the other one is cut off or broken: it may be anything that a tool
 //! has read.
 
+use std::io;
 use std::ops::Range;
 
 use crate::entry::{Entry, Kind, Terminator};
+use crate::error::{Error, Result};
 use crate::format::syntax::{self, Walk, Walker};
 use crate::format::{Damage, Format, Record};
 
-use super::lines::{Line, is_bom};
+use super::lines::{Line, Lines, is_bom};
 
 /// What the lines of a file are looked at as.
 #[derive(Clone, Copy, Debug)]
@@ -27,27 +29,78 @@ pub(super) struct Subject<'a> {
 
 /// A part of a line.
 #[derive(Debug)]
-pub(super) struct Span<'a> {
-    pub(super) entry: Entry<'a>,
-    pub(super) what: What<'a>,
+#[non_exhaustive]
+pub struct Span<'a> {
+    /// The line, from 1.
+    pub line: u64,
+    /// Where it begins in the file, in bytes.
+    pub offset: u64,
+    /// Its bytes as an entry; only the last span of a line has the line's terminator.
+    pub entry: Entry<'a>,
+    /// What it is.
+    pub what: What<'a>,
 }
 
 /// What a part of a line is.
 #[derive(Debug)]
-pub(super) enum What<'a> {
+#[non_exhaustive]
+pub enum What<'a> {
+    /// A whole record.
     Record {
+        /// What the record is.
         record: Record<'a>,
         /// It says that it belongs to another session.
         foreign: bool,
         /// Another record stands before it on its line.
         welded: bool,
     },
+    /// No record, for this reason.
     Damage(Damage),
+    /// White space, or a byte-order mark.
     Separator,
 }
 
+/// Calls `each` for every span that `reader` gives, in order, as records of `format` in the eyes of
+/// `session`. Together the spans are all bytes. Memory is bounded by `line_bytes_max`, whatever
+/// comes; a longer line is damage.
+///
+/// # Errors
+///
+/// What the reader or `each` reports.
+///
+/// # Example
+///
+/// ```
+/// use eventlog::{format::Recursive, jsonl};
+///
+/// let torn = br#"{"id":"msg_001","role":"us{"id":"msg_001","role":"user","content":"x","timestamp":"t"}"#;
+/// let mut found = Vec::new();
+/// jsonl::scan(&torn[..], 1 << 20, &Recursive, "s", &mut |span| {
+///     found.push((span.offset, matches!(span.what, jsonl::What::Record { .. })));
+///     Ok(())
+/// })?;
+/// assert_eq!(found, [(0, false), (26, true)]);
+/// # Ok::<(), eventlog::Error>(())
+/// ```
+pub fn scan(
+    reader: impl io::Read,
+    line_bytes_max: usize,
+    format: &'static dyn Format,
+    session: &str,
+    each: &mut dyn FnMut(Span<'_>) -> Result<()>,
+) -> Result<()> {
+    let mut lines = Lines::new(reader, line_bytes_max);
+    let subject = Subject { format, session };
+    while let Some(line) = lines.next_line().map_err(|e| Error::io("cannot read", e))? {
+        let mut spans = Vec::with_capacity(1);
+        scan_line(&line, subject, &mut spans);
+        spans.into_iter().try_for_each(&mut *each)?;
+    }
+    Ok(())
+}
+
 /// Adds the spans of `line` to `spans`.
-pub(super) fn scan<'a>(line: &Line<'a>, subject: Subject<'_>, spans: &mut Vec<Span<'a>>) {
+pub(super) fn scan_line<'a>(line: &Line<'a>, subject: Subject<'_>, spans: &mut Vec<Span<'a>>) {
     let first = spans.len();
     let at_start = line.offset == 0 && line.number == 1;
     if line.oversize {
@@ -55,18 +108,26 @@ pub(super) fn scan<'a>(line: &Line<'a>, subject: Subject<'_>, spans: &mut Vec<Sp
     } else if (at_start && is_bom(line.bytes) && line.terminator == Terminator::None)
         || syntax::trim(line.bytes).is_empty()
     {
-        let entry = Entry::new(Kind::Blank, line.bytes).terminator(Terminator::None);
-        spans.push(Span { entry, what: What::Separator });
+        spans.push(span(Entry::new(Kind::Blank, line.bytes), What::Separator));
     } else {
         match subject.format.classify(line.bytes) {
             Ok(record) => spans.push(whole(line.bytes, record, subject, false)),
             Err(damage) => salvage(line, damage, subject, spans),
         }
     }
-    debug_assert!(spans.len() > first);
+    let mut offset = line.offset;
+    for span in spans.iter_mut().skip(first) {
+        (span.line, span.offset) = (line.number, offset);
+        offset += span.entry.bytes.len() as u64;
+    }
     if let Some(last) = spans.last_mut() {
         last.entry.terminator = line.terminator;
     }
+}
+
+/// A span whose place is not known yet.
+fn span<'a>(entry: Entry<'a>, what: What<'a>) -> Span<'a> {
+    Span { line: 0, offset: 0, entry: entry.terminator(Terminator::None), what }
 }
 
 fn whole<'a>(bytes: &'a [u8], record: Record<'a>, subject: Subject<'_>, welded: bool) -> Span<'a> {
@@ -75,13 +136,12 @@ fn whole<'a>(bytes: &'a [u8], record: Record<'a>, subject: Subject<'_>, welded: 
         true => Entry::new(Kind::Other, bytes),
         false => record.clone().into_entry(bytes),
     };
-    let entry = entry.terminator(Terminator::None);
-    Span { entry, what: What::Record { record, foreign, welded } }
+    span(entry, What::Record { record, foreign, welded })
 }
 
 fn damaged(bytes: &[u8], damage: Damage) -> Span<'_> {
-    let entry = Entry::new(Kind::Damaged, bytes).terminator(Terminator::None);
-    Span { entry: entry.detail(damage as u8), what: What::Damage(damage) }
+    let entry = Entry::new(Kind::Damaged, bytes).detail(damage as u8);
+    span(entry, What::Damage(damage))
 }
 
 /// The spans of a line that is, as a whole, no record for the reason `damage`.
@@ -234,7 +294,7 @@ mod tests {
         let line = Line { number: 2, offset: 9, bytes, terminator, oversize: false };
         let subject = Subject { format: &Transcript, session: "s" };
         let mut spans = Vec::new();
-        scan(&line, subject, &mut spans);
+        scan_line(&line, subject, &mut spans);
         let joined: Vec<u8> = spans.iter().flat_map(|span| span.entry.bytes.to_vec()).collect();
         assert_eq!(joined, bytes);
         let name = |span: &Span<'_>| match &span.what {
