@@ -326,8 +326,9 @@ fn the_last_ticket_may_be_dropped_by_the_thread_that_answers_it() {
         let mut ticket = session.submit(&[line("{}")]).unwrap();
         let polled = std::pin::Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker));
         drop(session);
-        if polled.is_pending() {
-            *holder.0.lock().unwrap() = Some(ticket);
+        match polled.is_pending() {
+            true => *holder.0.lock().unwrap() = Some(ticket),
+            false => drop(ticket),
         }
         // Woken before the ticket was there: nobody drops it but us.
         drop(holder);
