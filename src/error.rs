@@ -156,7 +156,15 @@ impl Error {
     /// assert!(error.to_string().starts_with("cannot open a.jsonl: "));
     /// ```
     pub fn from_io(what: &str, path: impl AsRef<std::path::Path>, source: io::Error) -> Error {
-        Error::io(format_args!("{what} {}", path.as_ref().display()), source)
+        let hint = match source.kind() {
+            io::ErrorKind::NotFound => "check the path",
+            io::ErrorKind::PermissionDenied => "check who may use it, and the directories above it",
+            io::ErrorKind::StorageFull => "make space, and do it again",
+            io::ErrorKind::ReadOnlyFilesystem => "name a place that can be written to",
+            io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => "name a regular file",
+            _ => "check the file and the device that it is on",
+        };
+        Error::io(format_args!("{what} {}", path.as_ref().display()), source).with_hint(hint)
     }
 
     pub(crate) fn corrupt(

@@ -312,7 +312,12 @@ impl Import {
         } else {
             output.bytes("", format!("{}\tfailed\t-", path.display()).as_bytes())?;
         }
-        output.report(error.kind().name(), &format!("{}: {message}", path.display()), error.hint());
+        let path = place::display(path);
+        let named = match message.contains(&path) {
+            true => message,
+            false => format!("{path}: {message}"),
+        };
+        output.report(error.kind().name(), &named, error.hint());
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use clap::Args;
+use eventlog::format::recursive::Meta;
 use eventlog::format::{self, Content, Format};
 use eventlog::{EventRange, Kind, Position, SessionInfo, Snapshot, StoredEntry};
 use jiff::Timestamp;
@@ -37,9 +38,32 @@ struct Row {
     stored_bytes: u64,
 }
 
-/// Tokens, where the format counts them.
-#[derive(Serialize)]
-struct Usage {}
+/// Tokens, where they are counted.
+#[derive(Default, Serialize)]
+struct Usage {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_creation_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_read_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_tokens: Option<u64>,
+}
+
+impl From<format::Usage> for Usage {
+    fn from(usage: format::Usage) -> Usage {
+        Usage {
+            input_tokens: Some(usage.input),
+            output_tokens: Some(usage.output),
+            cache_creation_tokens: Some(usage.cache_creation),
+            cache_read_tokens: Some(usage.cache_read),
+            reasoning_tokens: Some(usage.reasoning),
+        }
+    }
+}
 
 impl Sessions {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
@@ -126,11 +150,16 @@ fn row(
     let created = facts.created.or_else(|| time::from_micros(session.created_unix_micros));
     let updated = facts.updated.or_else(|| time::from_micros(session.updated_unix_micros));
     let damaged = session.count(Kind::Damaged);
+    // What a description says is what its program last said.
+    let meta = session.attributes.meta.as_deref().map(str::as_bytes);
+    let meta = meta.and_then(|meta| Meta::parse(meta).ok());
+    let usage = meta.as_ref().and_then(Meta::usage);
+    let said = meta.as_ref().map(|meta| meta.status.name().to_owned());
     let row = Row {
         format: session.attributes.format.clone(),
         workspace: session.attributes.workspace.clone(),
         parent: session.attributes.parent.clone(),
-        status: facts.status,
+        status: facts.status.or(said),
         events: session.events,
         messages: session.count(Kind::Message),
         damaged,
@@ -141,7 +170,7 @@ fn row(
         first_prompt: facts.first_prompt,
         last_prompt: facts.last_prompt,
         cost_usd: None,
-        usage: Usage {},
+        usage: usage.map_or_else(Usage::default, Usage::from),
         bytes: session.bytes,
         stored_bytes: session.stored_bytes,
         session: session.id,

@@ -25,7 +25,7 @@ pub(crate) struct Tail {
     /// Go on until interrupted: print events as they are appended
     #[arg(short, long)]
     follow: bool,
-    /// How many of the events that are there to print [default: 10, with --all none]
+    /// How many of the events that are there to print [default: 10, with --all --follow none]
     #[arg(short = 'n', long, value_name = "N")]
     lines: Option<u64>,
     /// Begin with this event instead
@@ -50,7 +50,7 @@ impl Tail {
         let mut next: BTreeMap<String, u64> = BTreeMap::new();
         let mut printed = false;
         for (id, events) in self.heads(&snapshot, session.as_deref())? {
-            let lines = self.lines.unwrap_or(if self.all { 0 } else { 10 });
+            let lines = self.lines.unwrap_or(if self.all && self.follow { 0 } else { 10 });
             let from = self.from.unwrap_or(events.saturating_sub(lines)).min(events);
             printed |= from < events;
             self.print(&snapshot, &id, from, output)?;

@@ -1,6 +1,7 @@
 //! `eventlog verify`: everything is read and checked.
 
 use clap::Args;
+use eventlog::{EventLog, Problem, jsonl};
 use serde::Serialize;
 
 use super::output::{Output, plural};
@@ -10,7 +11,8 @@ use super::{Exit, Failure, Global, place};
 /// Read everything and check it
 ///
 /// Checks every checksum, that the events of each session have no gap, and that counts, sums and
-/// marks are those of the events. Prints a line per problem and a summary; exits with 4 when there
+/// marks are those of the events; of imported files also that sums, kinds and reasons are what the
+/// bytes say. Prints a line per problem and a summary; exits with 4 when there
 /// is a problem.
 #[derive(Debug, Args)]
 pub(crate) struct Verify {}
@@ -41,8 +43,9 @@ impl Verify {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         let log = place::open_to_read(global, output)?;
         let progress = Progress::blocks(output, "verifying");
-        let report = log.verify_with(&mut |blocks| progress.set(blocks))?;
+        let mut report = log.verify_with(&mut |blocks| progress.set(blocks))?;
         drop(progress);
+        self.verify_files(&log, &mut report.problems);
         for problem in &report.problems {
             if output.json {
                 output.json(&ProblemLine {
@@ -87,5 +90,16 @@ impl Verify {
             ))?;
         }
         Ok(if problems == 0 { Exit::Fine } else { Exit::Damage })
+    }
+
+    /// The lines of imported files against what is said of them. What cannot be read has been
+    /// reported already.
+    fn verify_files(&self, log: &EventLog, problems: &mut Vec<Problem>) {
+        let Ok(snapshot) = log.snapshot() else { return };
+        for session in snapshot.sessions().flatten() {
+            if let Ok(mut found) = jsonl::verify(&snapshot, &session.id) {
+                problems.append(&mut found);
+            }
+        }
     }
 }

@@ -86,9 +86,9 @@ impl<'s> Converter<'s> {
         }
     }
 
-    /// What was left out, each with its number: `3 of state_transition`.
+    /// What was left out, each with its number: `state_transition records (3)`.
     pub(super) fn not_carried(self) -> Vec<String> {
-        self.not_carried.into_iter().map(|(what, n)| format!("{n} of {what}")).collect()
+        self.not_carried.into_iter().map(|(what, n)| format!("{what} ({n})")).collect()
     }
 
     fn leave_out(&mut self, what: &str) {

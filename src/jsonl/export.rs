@@ -122,7 +122,7 @@ pub fn export_as(
         }
     }
     if damaged > 0 {
-        exported.not_carried.push(format!("{damaged} of damaged spans"));
+        exported.not_carried.push(format!("damaged spans ({damaged})"));
     }
     if let Some(converter) = converter {
         exported.not_carried = converter.not_carried();

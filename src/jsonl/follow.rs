@@ -70,7 +70,9 @@ impl<'l> Follower<'l> {
         options.hold_tail = !(settled && len == followed.len);
         let standing = followed.standing.take();
         let (report, standing) = import_standing(self.log, file, &options, standing, &mut |_| {})?;
-        let held = report.bytes < len && report.outcome != Outcome::Refused;
+        // A file without a record yet may get one.
+        let refused = report.outcome == Outcome::Refused;
+        let held = options.hold_tail && (refused || report.bytes < len);
         followed.held_since = match (held, followed.held_since) {
             (true, Some(since)) if len == followed.len => Some(since),
             (true, _) => Some(Instant::now()),
@@ -79,7 +81,11 @@ impl<'l> Follower<'l> {
         followed.len = len;
         followed.standing = standing;
         self.files.insert(path.to_owned(), followed);
-        Ok((is_first || report.outcome != Outcome::Unchanged).then_some(report))
+        let news = match report.outcome {
+            Outcome::Refused => !held,
+            outcome => is_first || outcome != Outcome::Unchanged,
+        };
+        Ok(news.then_some(report))
     }
 
     /// Forgets a file that is gone.

@@ -442,7 +442,7 @@ fn stored_span<'e>(event: &'e StoredEntry, subject: Subject<'_>, tally: &Tally) 
         }
     };
     let (line, offset) = (tally.line, tally.offset);
-    Span { line, offset, entry, what }
+    Span { line, offset, entry, terminator: event.terminator(), what }
 }
 
 enum Compared {

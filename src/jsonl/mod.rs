@@ -25,6 +25,7 @@ mod mirror;
 mod repair;
 mod report;
 mod scan;
+mod verify;
 
 pub use beside::Beside;
 pub use discover::{Discovery, Found, discover, is_candidate};
@@ -36,3 +37,4 @@ pub use mirror::{Mirror, Synced};
 pub use repair::{Part, TailRepair, repair, repair_tail};
 pub use report::{FileReport, Outcome, Quarantined};
 pub use scan::{Span, What, scan};
+pub use verify::verify;

@@ -35,8 +35,10 @@ pub struct Span<'a> {
     pub line: u64,
     /// Where it begins in the file, in bytes.
     pub offset: u64,
-    /// Its bytes as an entry; only the last span of a line has the line's terminator.
+    /// Its bytes as an entry.
     pub entry: Entry<'a>,
+    /// What stands behind it: only the last span of a line has a line end.
+    pub terminator: Terminator,
     /// What it is.
     pub what: What<'a>,
 }
@@ -121,13 +123,15 @@ pub(super) fn scan_line<'a>(line: &Line<'a>, subject: Subject<'_>, spans: &mut V
         offset += span.entry.bytes.len() as u64;
     }
     if let Some(last) = spans.last_mut() {
+        last.terminator = line.terminator;
         last.entry.terminator = line.terminator;
     }
 }
 
 /// A span whose place is not known yet.
 fn span<'a>(entry: Entry<'a>, what: What<'a>) -> Span<'a> {
-    Span { line: 0, offset: 0, entry: entry.terminator(Terminator::None), what }
+    let terminator = Terminator::None;
+    Span { line: 0, offset: 0, entry: entry.terminator(terminator), terminator, what }
 }
 
 fn whole<'a>(bytes: &'a [u8], record: Record<'a>, subject: Subject<'_>, welded: bool) -> Span<'a> {

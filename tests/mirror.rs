@@ -1,0 +1,332 @@
+//! The live mirror and the followed file: what is on disk and what is in the log stay in step, line
+//! by line, through kills and through what others do to the files.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test"
+)]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use eventlog::io::{Dir, OpenMode, StdDir};
+use eventlog::jsonl::{self, Follower, ImportOptions, Mirror, Outcome, Synced, TailRepair};
+use eventlog::{Attributes, Entry, ErrorKind, EventLog, Kind, Terminator};
+
+struct Place {
+    _scratch: tempfile::TempDir,
+    root: PathBuf,
+    log: EventLog,
+}
+
+fn place() -> Place {
+    let scratch = tempfile::tempdir().unwrap();
+    let root = scratch.path().join("files");
+    std::fs::create_dir(&root).unwrap();
+    let log = EventLog::open(scratch.path().join("log")).unwrap();
+    Place { _scratch: scratch, root, log }
+}
+
+impl Place {
+    fn mirror(&self) -> Mirror {
+        Mirror::new(Arc::new(StdDir::open(&self.root).unwrap()))
+    }
+
+    fn sync(&self, mirror: &mut Mirror) -> Synced {
+        mirror.sync(&self.log.snapshot().unwrap()).unwrap()
+    }
+
+    fn file(&self) -> PathBuf {
+        self.root.join("transcripts/transcript-s.jsonl")
+    }
+
+    fn append(&self, line: &str) {
+        self.log.session("s").unwrap().append(Entry::new(Kind::Message, line.as_bytes())).unwrap();
+    }
+
+    fn exported(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        jsonl::export(&self.log.snapshot().unwrap(), "s", .., &mut out, &mut |_| {}).unwrap();
+        out
+    }
+
+    fn is_in_step(&self) -> bool {
+        std::fs::read(self.file()).unwrap() == self.exported()
+    }
+}
+
+fn event(n: u64) -> String {
+    format!(
+        r#"{{"event_id": "e{n}", "timestamp": "t", "session_id": "s", "run_id": "r", "step": 0, "event_type": "message", "payload": {{"role": "user", "content": "ü {n}"}}}}"#
+    )
+}
+
+#[test]
+fn the_mirror_appends_what_is_new_and_nothing_else() {
+    let place = place();
+    let mut mirror = place.mirror();
+    for n in 0..20 {
+        place.append(&event(n));
+        let before = std::fs::read(place.file()).unwrap_or_default();
+        let synced = place.sync(&mut mirror);
+        assert_eq!((synced.files, synced.bytes), (1, event(n).len() as u64 + 1));
+        assert!(std::fs::read(place.file()).unwrap().starts_with(&before));
+        assert!(place.is_in_step());
+        assert_eq!(place.sync(&mut mirror).files, 0, "nothing is new");
+    }
+    mirror.flush().unwrap();
+}
+
+/// A kill leaves a beginning of the file; the mirror goes on exactly there.
+#[test]
+fn the_mirror_goes_on_where_it_was_cut_off_at_every_byte() {
+    let place = place();
+    for n in 0..3 {
+        place.append(&event(n));
+    }
+    place.sync(&mut place.mirror());
+    let whole = place.exported();
+    for cut in 0..=whole.len() {
+        std::fs::write(place.file(), &whole[..cut]).unwrap();
+        let synced = place.sync(&mut place.mirror());
+        assert!(synced.failed.is_empty(), "cut at {cut}: {:?}", synced.failed);
+        assert_eq!(synced.bytes, (whole.len() - cut) as u64, "cut at {cut}");
+        assert!(place.is_in_step(), "cut at {cut}");
+    }
+}
+
+/// A power failure can leave anything behind the last line that was flushed.
+#[test]
+fn the_mirror_cuts_off_a_torn_end_that_is_not_the_logs() {
+    let place = place();
+    (0..3).for_each(|n| place.append(&event(n)));
+    place.sync(&mut place.mirror());
+    let whole = place.exported();
+    let line_end = event(0).len() + 1;
+    for tail in [&[0u8; 300][..], b"{\"event_id\": \"e1\", garbage", &[0xFF; 5]] {
+        std::fs::write(place.file(), [&whole[..line_end], tail].concat()).unwrap();
+        let synced = place.sync(&mut place.mirror());
+        assert!(synced.failed.is_empty(), "{:?}", synced.failed);
+        assert!(place.is_in_step());
+    }
+}
+
+#[test]
+fn the_mirror_leaves_a_file_that_is_not_the_logs_as_it_is_and_says_so_once() {
+    let place = place();
+    place.append(&event(0));
+    let mut mirror = place.mirror();
+    place.sync(&mut mirror);
+    let foreign = "somebody else's line\n";
+    std::fs::write(place.file(), foreign).unwrap();
+    place.append(&event(1));
+    let synced = place.sync(&mut mirror);
+    assert_eq!(synced.failed.len(), 1);
+    assert_eq!(synced.failed[0].1.kind(), ErrorKind::Conflict);
+    assert!(synced.failed[0].1.hint().is_some());
+    place.append(&event(2));
+    assert!(place.sync(&mut mirror).failed.is_empty());
+    assert_eq!(std::fs::read_to_string(place.file()).unwrap(), foreign);
+    // Also one that is longer than the session.
+    let place = self::place();
+    place.append(&event(0));
+    std::fs::create_dir_all(place.file().parent().unwrap()).unwrap();
+    let longer = format!("{}\nmore\nand more", event(0));
+    std::fs::write(place.file(), &longer).unwrap();
+    assert_eq!(place.sync(&mut place.mirror()).failed.len(), 1);
+    assert_eq!(std::fs::read_to_string(place.file()).unwrap(), longer);
+}
+
+#[test]
+fn the_mirror_makes_a_file_again_that_is_gone() {
+    let place = place();
+    place.append(&event(0));
+    let mut mirror = place.mirror();
+    place.sync(&mut mirror);
+    std::fs::remove_file(place.file()).unwrap();
+    place.append(&event(1));
+    assert!(place.sync(&mut mirror).failed.is_empty());
+    assert!(place.is_in_step());
+}
+
+#[test]
+fn a_torn_end_is_mirrored_only_when_it_is_settled() {
+    let place = place();
+    let session = place.log.session("s").unwrap();
+    place.append(&event(0));
+    let torn = Entry::new(Kind::Damaged, b"{\"event").terminator(Terminator::None).detail(5);
+    session.append(torn).unwrap();
+    let mut mirror = place.mirror();
+    place.sync(&mut mirror);
+    assert_eq!(std::fs::read_to_string(place.file()).unwrap(), format!("{}\n", event(0)));
+    session.append(Entry::new(Kind::Message, event(1).as_bytes()).replaces_tail(true)).unwrap();
+    place.sync(&mut mirror);
+    assert!(place.is_in_step());
+    let lines = std::fs::read_to_string(place.file()).unwrap();
+    assert_eq!(lines, format!("{}\n{}\n", event(0), event(1)));
+}
+
+#[test]
+fn recursive_sessions_are_mirrored_with_their_description() {
+    let place = place();
+    let mut attributes = Attributes::default();
+    attributes.format = Some("recursive".to_owned());
+    attributes.workspace = Some("/srv/nowhere".to_owned());
+    let session = place.log.session("2026-01-02T03-04-05Z-x").unwrap();
+    session.describe(&attributes).unwrap();
+    let mut mirror = place.mirror();
+    let hash = eventlog::format::recursive::place::workspace_hash("/srv/nowhere".as_ref());
+    let workspace = place.root.join("workspaces").join(hash);
+    let dir = workspace.join("sessions/srv-nowhere/2026-01-02T03-04-05Z-x");
+    for n in 1..4 {
+        let line = format!(
+            r#"{{"uuid":"u{n}","id":"msg_{n:03}","role":"user","content":"prompt {n}","usage":{{"input_tokens":{n}}},"timestamp":"2026-01-02T03:04:0{n}Z"}}"#
+        );
+        session.append(Entry::new(Kind::Message, line.as_bytes())).unwrap();
+        // A new mirror knows nothing, and finds out.
+        if n == 3 {
+            mirror = place.mirror();
+        }
+        assert!(place.sync(&mut mirror).failed.is_empty());
+        let meta: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(dir.join(".meta.json")).unwrap()).unwrap();
+        assert_eq!(meta["message_count"], n);
+        assert_eq!(meta["first_prompt"], "prompt 1");
+        assert_eq!(meta["last_prompt"], format!("prompt {n}"));
+        assert_eq!(meta["cost"]["total_input_tokens"], n * (n + 1) / 2);
+    }
+    assert_eq!(std::fs::read_to_string(workspace.join("path.txt")).unwrap(), "/srv/nowhere");
+    assert_eq!(std::fs::read_to_string(dir.join("transcript.jsonl")).unwrap().lines().count(), 3);
+}
+
+fn grow(path: &Path, bytes: &str) {
+    use std::io::Write;
+    let mut file = std::fs::File::options().create(true).append(true).open(path).unwrap();
+    file.write_all(bytes.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_followed_file_is_taken_line_by_line_and_its_unfinished_line_is_left_alone() {
+    let place = place();
+    let path = place.root.join("t.jsonl");
+    let mut follower = Follower::new(&place.log, ImportOptions::default());
+    let line = event(0) + "\n";
+    let half = line.len() / 2;
+    for n in 0..5 {
+        let line = event(n) + "\n";
+        grow(&path, &line[..half]);
+        let report = follower.look(&path).unwrap();
+        if n > 0 {
+            assert!(report.is_none(), "half a line is nothing yet: {report:?}");
+        }
+        assert_eq!(follower.unsettled(), [path.clone()]);
+        grow(&path, &line[half..]);
+        let report = follower.look(&path).unwrap().unwrap();
+        assert_eq!((report.new_records, report.quarantined_spans), (1, 0), "{report:?}");
+        assert_eq!(report.records, n + 1, "the report is of the whole file");
+        assert!(follower.unsettled().is_empty());
+        assert!(follower.look(&path).unwrap().is_none());
+    }
+    assert!(place.exported() == std::fs::read(&path).unwrap());
+    let info = place.log.snapshot().unwrap().session("s").unwrap().unwrap();
+    assert_eq!(info.count(Kind::Damaged), 0);
+}
+
+#[test]
+fn a_line_that_stays_unfinished_is_kept_as_what_it_is_and_given_up_when_it_goes_on() {
+    let place = place();
+    let path = place.root.join("t.jsonl");
+    let mut follower = Follower::new(&place.log, ImportOptions::default());
+    let line = event(1) + "\n";
+    grow(&path, &(event(0) + "\n" + &line[..30]));
+    follower.look(&path).unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    let report = loop {
+        if let Some(report) = follower.look(&path).unwrap() {
+            break report;
+        }
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    assert_eq!(report.quarantined_spans, 1);
+    assert!(place.exported() == std::fs::read(&path).unwrap());
+    grow(&path, &line[30..]);
+    let report = follower.look(&path).unwrap().unwrap();
+    assert_eq!((report.outcome, report.records, report.quarantined_spans), (Outcome::Grown, 2, 0));
+    assert!(place.exported() == std::fs::read(&path).unwrap());
+}
+
+#[test]
+fn a_followed_file_that_is_replaced_by_another_is_a_conflict_and_changes_nothing() {
+    let place = place();
+    let path = place.root.join("t.jsonl");
+    let mut follower = Follower::new(&place.log, ImportOptions::default());
+    grow(&path, &(event(0) + "\n" + &event(1) + "\n"));
+    follower.look(&path).unwrap();
+    let before = place.exported();
+    std::fs::write(&path, event(7) + "\n" + &event(8) + "\n" + &event(9) + "\n").unwrap();
+    assert_eq!(follower.look(&path).unwrap().unwrap().outcome, Outcome::Conflict);
+    std::fs::write(&path, event(0) + "\n").unwrap();
+    assert_eq!(follower.look(&path).unwrap().unwrap().outcome, Outcome::Conflict);
+    assert!(place.exported() == before);
+}
+
+/// What the original does before each append, at every cut and for odd tails, as recorded.
+#[test]
+fn the_tail_is_repaired_as_the_original_repairs_it() {
+    let Some(golden) = std::env::var_os("EVENTLOG_GOLDEN") else {
+        eprintln!("skipped: EVENTLOG_GOLDEN is not set");
+        return;
+    };
+    let dir = Path::new(&golden).join("mycodeagent");
+    let json = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(dir.join(name)).unwrap()).unwrap()
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let repaired = |bytes: &[u8]| {
+        std::fs::write(scratch.path().join("t"), bytes).unwrap();
+        let file = StdDir::open(scratch.path()).unwrap().open("t", OpenMode::Write).unwrap();
+        let (what, len) = jsonl::repair_tail(&*file).unwrap();
+        assert_eq!(std::fs::metadata(scratch.path().join("t")).unwrap().len(), len);
+        (what, len)
+    };
+    let mut rows = 0;
+    for name in ["torn-tiny", "torn-call", "torn-runs"] {
+        let table = json(&format!("{name}.json"));
+        let whole = std::fs::read(dir.join(format!("{name}.jsonl"))).unwrap();
+        for row in table["rows"].as_array().unwrap() {
+            let cut = row[0].as_u64().unwrap() as usize;
+            assert_eq!(repaired(&whole[..cut]).1, row[2].as_u64().unwrap(), "{name}, cut at {cut}");
+            rows += 1;
+        }
+    }
+    let table = json("torn-tails.json");
+    let whole = std::fs::read(dir.join("torn-tails.jsonl")).unwrap();
+    for row in table["rows"].as_array().unwrap() {
+        let hex = row["tail_hex"].as_str().unwrap();
+        let tail: Vec<u8> = (0..hex.len() / 2)
+            .map(|n| u8::from_str_radix(&hex[2 * n..2 * n + 2], 16).unwrap())
+            .collect();
+        let (what, len) = repaired(&[&whole[..], &tail].concat());
+        assert_eq!(what.name(), row["repair"].as_str().unwrap(), "{row}");
+        assert_eq!(len, row["repaired_len"].as_u64().unwrap(), "{row}");
+        rows += 1;
+    }
+    for case in json("index.json")["cases"].as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        let expected = json(&format!("{name}.expected.json"));
+        let bytes = std::fs::read(dir.join(format!("{name}.jsonl"))).unwrap();
+        let (what, len) = repaired(&bytes);
+        assert_eq!(what.name(), expected["tail_repair"]["action"].as_str().unwrap(), "{name}");
+        assert_eq!(len, expected["tail_repair"]["length"].as_u64().unwrap(), "{name}");
+        rows += 1;
+    }
+    println!("{rows} tails");
+    assert!(rows > 1000);
+    assert_eq!(repaired(b"").0, TailRepair::Kept);
+}
