@@ -224,7 +224,7 @@ fn a_followed_file_is_taken_line_by_line_and_its_unfinished_line_is_left_alone()
         if n > 0 {
             assert!(report.is_none(), "half a line is nothing yet: {report:?}");
         }
-        assert_eq!(follower.unsettled(), [path.clone()]);
+        assert_eq!(follower.unsettled(), std::slice::from_ref(&path));
         grow(&path, &line[half..]);
         let report = follower.look(&path).unwrap().unwrap();
         assert_eq!((report.new_records, report.quarantined_spans), (1, 0), "{report:?}");
