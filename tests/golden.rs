@@ -345,3 +345,48 @@ fn a_run_with_a_very_long_name_is_imported() {
     std::fs::write(&path, line.replace("\"run-1\"", &format!("\"{}\"", "r".repeat(3000)))).unwrap();
     round_trip(&path, false);
 }
+
+/// The folder of the original, listed and resolved as the original does; a file that it cannot
+/// read, and which makes it list nothing, hides no other.
+#[test]
+fn folders_are_listed_and_resolved_like_the_original_does() {
+    let Some(golden) = folder("EVENTLOG_GOLDEN") else { return };
+    let dir = golden.join("mycodeagent");
+    let json = |path: &Path| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    };
+    let index = json(&dir.join("index.json"));
+    for case in index["directories"].as_array().unwrap() {
+        let name = case["name"].as_str().unwrap();
+        let expected = json(&dir.join(format!("{name}.expected.json")));
+        let listing = jsonl::list_transcripts(&dir.join(name));
+        let listing = match listing {
+            // The folder of a case without files may be missing altogether.
+            Err(error) if error.kind() == eventlog::ErrorKind::NotFound => continue,
+            other => other.unwrap(),
+        };
+        let text = |listed: &jsonl::Listed| {
+            serde_json::json!({
+                "session_id": listed.session,
+                "file": listed.path.file_name().unwrap().to_str().unwrap(),
+                "latest_run_id": listed.latest_run,
+                "updated_at": listed.updated_at,
+            })
+        };
+        let found: Vec<_> = listing.sessions.iter().map(text).collect();
+        if case["policy"] == "improve" {
+            assert_eq!(found.len(), 2 - listing.unreadable.len(), "{name}: {listing:?}");
+            assert!(found.iter().any(|listed| listed["file"] == "transcript-good.jsonl"), "{name}");
+            continue;
+        }
+        assert_eq!(serde_json::Value::from(found), expected["list_sessions"], "{name}");
+        for query in expected["resolve_session"].as_array().unwrap() {
+            let resolved = listing.resolve_transcript(query["query"].as_str());
+            match query["result"].get("error") {
+                Some(_) => assert!(resolved.is_none(), "{name}: {query}"),
+                None => assert_eq!(resolved.map(text), Some(query["result"].clone()), "{name}"),
+            }
+        }
+        println!("ok   {name}");
+    }
+}

@@ -472,3 +472,109 @@ fn one_file_sessions_become_what_the_original_makes_of_them() {
         assert_eq!(again.outcome, Outcome::Unchanged);
     }
 }
+
+fn set_times(case: &Path, root: &Path) {
+    let times = json(&case.join("case.json"));
+    let Some(times) = times.get("mtimes").and_then(Value::as_object) else { return };
+    for (path, seconds) in times {
+        let time =
+            std::time::UNIX_EPOCH + std::time::Duration::from_secs_f64(seconds.as_f64().unwrap());
+        let file = std::fs::File::options().write(true).open(root.join(path)).unwrap();
+        file.set_modified(time).unwrap();
+    }
+}
+
+#[test]
+fn sessions_are_listed_in_the_order_of_the_original() {
+    let Some(golden) = golden() else { return };
+    let mut compared = 0;
+    for (name, case) in cases(&golden) {
+        let expected = json(&case.join("expected.json"));
+        let Some(list) = expected["list_sessions_sorted_by_updated_at"].as_array() else {
+            continue;
+        };
+        let scratch = tempfile::tempdir().unwrap();
+        copy_all(&case, scratch.path());
+        set_times(&case, scratch.path());
+        let workspaces = scratch.path().join("home/workspaces");
+        let Ok(mut entries) = std::fs::read_dir(workspaces) else { continue };
+        let Some(Ok(workspace)) = entries.next() else { continue };
+        if name.starts_with("legacy_in_tree") {
+            // What is there after a migration is the migration's test.
+            continue;
+        }
+        let listing = jsonl::list_recursive(&workspace.path().join("sessions")).unwrap();
+        let found: Vec<Value> = listing
+            .sessions
+            .iter()
+            .map(|listed| {
+                serde_json::json!({
+                    "dir_name": listed.path.file_name().unwrap().to_str().unwrap(),
+                    "session_id": listed.session,
+                    "updated_at": listed.updated_at,
+                    "status": listed.status.unwrap().name(),
+                })
+            })
+            .collect();
+        assert_eq!(&found, list, "{name}");
+        let all = expected["list_sessions"].as_array().unwrap();
+        assert_eq!(listing.sessions.len() + listing.unreadable.len(), all.len(), "{name}");
+        let open = list.iter().find(|s| s["status"] == "active" || s["status"] == "interrupted");
+        let resumed = listing.resumable().map(|listed| listed.session.as_str());
+        assert_eq!(resumed, open.map(|open| open["session_id"].as_str().unwrap()), "{name}");
+        compared += 1;
+    }
+    assert!(compared > 15, "{compared}");
+}
+
+/// Cutting back to a turn keeps the lines before it. The original counts all of them as messages;
+/// we count the messages.
+#[test]
+fn what_stands_before_a_turn_is_what_the_original_keeps_of_it() {
+    let Some(golden) = golden() else { return };
+    let mut cuts = 0;
+    for (name, case) in cases(&golden) {
+        let expected = json(&case.join("expected.json"));
+        for session in expected["sessions"].as_array().unwrap_or(&Vec::new()) {
+            let Some(rows) = session["truncate_transcript_to_turn"].as_array() else { continue };
+            let path = dir_of(&case, session).join("transcript.jsonl");
+            let Ok(bytes) = std::fs::read(&path) else { continue };
+            // Where the original reads other lines than we do, it keeps others: its table of quirks.
+            if name == "damage" || bytes.trim_ascii().is_empty() {
+                continue;
+            }
+            let scratch = tempfile::tempdir().unwrap();
+            let log = EventLog::open(scratch.path().join("log")).unwrap();
+            let report = import(&log, &path);
+            let id = report.session.unwrap();
+            // A damaged line counts as a turn of the original when it reads like one.
+            let counted = report.quarantined.iter().any(|span| {
+                let start = span.offset as usize;
+                let text = String::from_utf8_lossy(&bytes[start..start + span.length as usize]);
+                text.contains("\"role\":\"user\"")
+            });
+            if counted {
+                continue;
+            }
+            for row in rows {
+                let turn = row["cutoff_turn"].as_u64().unwrap();
+                let snapshot = log.snapshot().unwrap();
+                let end = snapshot.find(&id, eventlog::Position::UserTurn(turn)).unwrap();
+                let end = end.unwrap_or(snapshot.session(&id).unwrap().unwrap().events);
+                let kept: Vec<_> =
+                    snapshot.read(&id, 0..end).unwrap().map(|e| e.unwrap()).collect();
+                let lines = kept.iter().filter(|event| event.kind() != Kind::Blank);
+                assert_eq!(
+                    lines.clone().count() as u64,
+                    row["kept_lines"].as_u64().unwrap(),
+                    "{name}"
+                );
+                let size: u64 = lines.map(|event| event.bytes().len() as u64 + 1).sum();
+                assert_eq!(size, row["file_bytes"].as_u64().unwrap(), "{name}, turn {turn}");
+                cuts += 1;
+            }
+        }
+    }
+    println!("{cuts} cuts");
+    assert!(cuts > 100);
+}

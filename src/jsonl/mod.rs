@@ -7,7 +7,10 @@
 //!   former one-file formats.
 //! * `export`, `convert`, `layout`: a session as the bytes it came from, or in another format;
 //!   where the files of an export stand.
-//! * `repair`: a file by itself, without a log.
+//! * `repair`, `listing`: files and directories by themselves, without a log.
+//! * `follow`, `mirror`: files that are being written, in and out.
+//! * `migrate`: recursive-agent's former layout.
+//! * `verify`: imported lines against what the log says of them.
 
 mod beside;
 mod convert;
@@ -20,6 +23,7 @@ pub mod layout;
 mod legacy;
 mod lineage;
 mod lines;
+mod listing;
 mod migrate;
 mod mirror;
 mod repair;
@@ -32,6 +36,7 @@ pub use discover::{Discovery, Found, discover, is_candidate};
 pub use export::{ExportOptions, Exported, export, export_as, export_into, write_file};
 pub use follow::Follower;
 pub use import::{ImportOptions, examine, examine_bytes, import, import_bytes};
+pub use listing::{Listed, Listing, list_recursive, list_transcripts};
 pub use migrate::{Migration, migrate};
 pub use mirror::{Mirror, Synced};
 pub use repair::{Part, TailRepair, repair, repair_tail};
