@@ -141,11 +141,16 @@ impl Error {
             io::ErrorKind::NotFound => ErrorKind::NotFound,
             _ => ErrorKind::Io,
         };
-        let error = Error::new(kind, format!("{what}: {source}")).with_source(source);
-        match kind {
-            ErrorKind::Full => error.with_hint("free some space on the device and try again"),
-            _ => error,
-        }
+        let hint = match source.kind() {
+            _ if kind == ErrorKind::Full => "free some space on the device and try again",
+            io::ErrorKind::NotFound => "check the path",
+            io::ErrorKind::PermissionDenied => "check who may use it, and the directories above it",
+            io::ErrorKind::ReadOnlyFilesystem => "name a place that can be written to",
+            io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => "name a regular file",
+            io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => "name a directory",
+            _ => "check the file and the device that it is on",
+        };
+        Error::new(kind, format!("{what}: {source}")).with_source(source).with_hint(hint)
     }
 
     /// An operating-system error with a file: `what` is "cannot open" or the like.
@@ -156,15 +161,7 @@ impl Error {
     /// assert!(error.to_string().starts_with("cannot open a.jsonl: "));
     /// ```
     pub fn from_io(what: &str, path: impl AsRef<std::path::Path>, source: io::Error) -> Error {
-        let hint = match source.kind() {
-            io::ErrorKind::NotFound => "check the path",
-            io::ErrorKind::PermissionDenied => "check who may use it, and the directories above it",
-            io::ErrorKind::StorageFull => "make space, and do it again",
-            io::ErrorKind::ReadOnlyFilesystem => "name a place that can be written to",
-            io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => "name a regular file",
-            _ => "check the file and the device that it is on",
-        };
-        Error::io(format_args!("{what} {}", path.as_ref().display()), source).with_hint(hint)
+        Error::io(format_args!("{what} {}", path.as_ref().display()), source)
     }
 
     pub(crate) fn corrupt(
@@ -186,6 +183,12 @@ impl Error {
         let message = format!("{file} has format version {found}; this build knows up to {ours}");
         Error::new(ErrorKind::NewerFormat, message)
             .with_hint("use a newer version of eventlog for this log")
+    }
+
+    /// Adds what holds in spite of the error.
+    pub(crate) fn with_context(mut self, context: &str) -> Error {
+        self.0.message = format!("{}; {context}", self.0.message);
+        self
     }
 
     pub(crate) fn with_kind(mut self, kind: ErrorKind) -> Error {

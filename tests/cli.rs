@@ -126,7 +126,7 @@ fn one_bad_file_does_not_stop_the_others() {
         lines.iter().filter(|line| line["type"] == "file").map(|line| &line["outcome"]).collect();
     assert_eq!(outcomes, ["failed", "refused", "imported"]);
     assert_eq!(lines.last().unwrap()["failed"], 1);
-    expect(5, dir.path(), &["import", "a.jsonl", "b.jsonl"]);
+    expect(7, dir.path(), &["import", "a.jsonl", "b.jsonl"]);
 }
 
 #[test]
@@ -539,4 +539,113 @@ fn names_with_an_at_sign_are_never_taken_over_by_a_session() {
     expect(2, dir.path(), &["export", ""]);
     let rows = json_lines(&expect(0, dir.path(), &["sessions", "--json"]));
     assert!(rows.iter().all(|row| row["format"] == "transcript"), "{rows:?}");
+}
+
+#[test]
+fn repair_never_replaces_what_it_has_not_kept() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let whole = std::fs::read(demo()).unwrap();
+    let damaged = [b"\xEF\xBB\xBF", &whole[..], b"garbage\r\n\n{\"torn"].concat();
+    std::fs::write(at("t.jsonl"), &damaged).unwrap();
+    std::os::unix::fs::symlink("t.jsonl", at("link")).unwrap();
+    for out in ["t.jsonl", "./t.jsonl", "link", "-"] {
+        expect(2, dir.path(), &["repair", "t.jsonl", "-o", out, "--force"]);
+        assert!(std::fs::read(at("t.jsonl")).unwrap() == damaged, "{out}");
+    }
+    // What stands in the place of the set-aside bytes is kept.
+    std::fs::write(at("o.jsonl.damaged"), "precious").unwrap();
+    expect(7, dir.path(), &["repair", "t.jsonl", "-o", "o.jsonl"]);
+    expect(7, dir.path(), &["repair", "t.jsonl", "-o", "o.jsonl", "--force"]);
+    assert_eq!(std::fs::read(at("o.jsonl.damaged")).unwrap(), b"precious");
+    assert!(at("o.jsonl.damaged-1").exists() && at("o.jsonl.damaged-2").exists());
+    assert!(std::fs::read(at("o.jsonl")).unwrap() == whole);
+    // In place: mode, name and original are kept, also through a link.
+    std::fs::set_permissions(at("t.jsonl"), std::fs::Permissions::from_mode(0o640)).unwrap();
+    let line = &json_lines(&expect(7, dir.path(), &["repair", "link", "--in-place", "--json"]))[0];
+    assert_eq!(line["outcome"], "repaired");
+    assert!(at("link").symlink_metadata().unwrap().is_symlink());
+    assert!(std::fs::read(at("t.jsonl")).unwrap() == whole);
+    assert_eq!(at("t.jsonl").metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    assert!(std::fs::read(line["original"].as_str().unwrap()).unwrap() == damaged);
+    assert!(
+        std::fs::read_to_string(line["damaged"].as_str().unwrap()).unwrap().contains("torn_tail")
+    );
+    expect(0, dir.path(), &["repair", "t.jsonl", "--in-place"]);
+    assert!(!at("t.jsonl.orig-1").exists(), "a clean file is left alone");
+}
+
+#[test]
+fn repair_takes_a_file_for_what_import_takes_it_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let message = |id: &str| {
+        format!(r#"{{"id":"{id}","role":"user","content":"x","timestamp":"2026-03-02T10:00:00Z"}}"#)
+    };
+    // No line is a record as a whole, and what is no record of the format is none.
+    let text = format!("{{\"a\":1}}\n{{\"b\":2}}\nx{}\n", message("msg_001"));
+    std::fs::write(dir.path().join("t.jsonl"), &text).unwrap();
+    let import = &json_lines(&expect(7, dir.path(), &["import", "t.jsonl", "--json"]))[0];
+    let repair = &json_lines(&expect(4, dir.path(), &["repair", "t.jsonl", "--json"]))[0];
+    for key in ["format", "records", "quarantined", "bytes", "record_bytes", "quarantined_bytes"] {
+        assert_eq!(import[key], repair[key], "{key}");
+    }
+    assert_eq!((&repair["format"], &repair["records"]), (&"recursive".into(), &1.into()));
+    // A document is no damaged JSONL.
+    let document =
+        format!("{{\n  \"goal\": \"g\",\n  \"transcript\": [\n{}\n]\n}}\n", message("m"));
+    std::fs::write(dir.path().join("d.json"), &document).unwrap();
+    expect(5, dir.path(), &["repair", "d.json", "--in-place"]);
+    assert_eq!(std::fs::read_to_string(dir.path().join("d.json")).unwrap(), document);
+}
+
+#[test]
+fn an_export_into_a_directory_stays_in_it() {
+    let dir = imported();
+    std::fs::create_dir_all(dir.path().join("out")).unwrap();
+    std::fs::create_dir(dir.path().join("elsewhere")).unwrap();
+    let link = dir.path().join("out/transcripts");
+    std::os::unix::fs::symlink(dir.path().join("elsewhere"), &link).unwrap();
+    expect(6, dir.path(), &["export", ID, "-o", "out/"]);
+    assert!(std::fs::read_dir(dir.path().join("elsewhere")).unwrap().next().is_none());
+    std::fs::remove_file(&link).unwrap();
+    std::fs::create_dir(&link).unwrap();
+    let target = dir.path().join("elsewhere/f");
+    let name = format!("out/transcripts/transcript-{ID}.jsonl");
+    std::os::unix::fs::symlink(&target, dir.path().join(name)).unwrap();
+    expect(6, dir.path(), &["export", ID, "-o", "out/", "--force"]);
+    assert!(!target.exists());
+}
+
+#[test]
+fn a_killed_export_leaves_nothing_for_ever() {
+    let dir = imported();
+    let left = dir.path().join(".eventlog-4294967295-0.tmp");
+    std::fs::write(&left, "what was written before the kill").unwrap();
+    let living = dir.path().join(format!(".eventlog-{}-0.tmp", std::process::id()));
+    std::fs::write(&living, "of a process that is running").unwrap();
+    expect(0, dir.path(), &["export", ID, "-o", "out.jsonl"]);
+    assert!(!left.exists() && living.exists());
+}
+
+#[test]
+fn a_session_that_has_just_begun_is_no_error() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("d/s")).unwrap();
+    std::fs::write(dir.path().join("d/s/transcript.jsonl"), "").unwrap();
+    let lines = json_lines(&expect(0, dir.path(), &["import", "d", "--json"]));
+    assert_eq!(lines[0]["outcome"], "unchanged");
+    // A file that is no session does not make the others a failure, and is not passed over.
+    std::fs::copy(demo(), dir.path().join("d/t.jsonl")).unwrap();
+    std::fs::write(dir.path().join("d/u.jsonl"), "{\"a\":1}\n").unwrap();
+    let lines = json_lines(&expect(7, dir.path(), &["import", "d", "--json"]));
+    let outcomes: Vec<_> = lines.iter().map(|line| line["outcome"].clone()).collect();
+    assert_eq!(outcomes[..3], ["unchanged", "imported", "refused"]);
+    let sum = |line: &serde_json::Value| {
+        ["record_bytes", "separator_bytes", "quarantined_bytes"]
+            .iter()
+            .map(|key| line[*key].as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert!(lines[..3].iter().all(|line| line["bytes"] == sum(line)));
 }

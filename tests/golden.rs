@@ -390,3 +390,24 @@ fn folders_are_listed_and_resolved_like_the_original_does() {
         println!("ok   {name}");
     }
 }
+
+#[test]
+fn a_line_over_the_limit_is_set_aside_in_parts_and_is_one_span() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("t.jsonl");
+    let whole = std::fs::read(&own_files()[1]).unwrap();
+    let long = vec![b'x'; 5 << 20];
+    let bytes = [&whole[..], &long, b"\r\n", &whole[..whole.len() - 1]].concat();
+    std::fs::write(&path, &bytes).unwrap();
+    let builder = EventLog::builder().max_entry_bytes(1 << 20);
+    let log = builder.open(scratch.path().join("log")).unwrap();
+    let report = import(&log, &path);
+    let span = &report.quarantined[0];
+    assert_eq!((report.quarantined_spans, span.length), (1, 5 << 20));
+    assert_eq!(span.reason.name(), "oversize_line");
+    assert_eq!(span.offset, whole.len() as u64);
+    let id = report.session.unwrap();
+    assert!(export(&log, &id) == bytes);
+    assert_eq!(import(&log, &path).outcome, Outcome::Unchanged);
+    assert!(jsonl::verify(&log.snapshot().unwrap(), &id).unwrap().is_empty());
+}

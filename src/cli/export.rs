@@ -129,6 +129,13 @@ impl Export {
         let is_dir =
             self.output.is_dir() || self.output.as_os_str().as_encoded_bytes().ends_with(b"/");
         let failed = |error| self.cannot_write(&error);
+        if many && self.output.symlink_metadata().is_ok() && !self.output.is_dir() {
+            let message = format!("{} is no directory", self.output.display());
+            return Err(Failure::usage(
+                message,
+                "several sessions need a directory: name one with -o",
+            ));
+        }
         if many || is_dir {
             return Ok(Place::Dir(Arc::new(StdDir::create(&self.output).map_err(failed)?)));
         }

@@ -74,6 +74,7 @@ pub(crate) struct FileLine {
     pub(crate) record_bytes: u64,
     pub(crate) separator_bytes: u64,
     pub(crate) quarantined_bytes: u64,
+    pub(crate) quarantined_spans: u64,
     pub(crate) quarantined: Vec<Quarantined>,
     pub(crate) blank_lines: u64,
     pub(crate) crlf_lines: u64,
@@ -82,6 +83,9 @@ pub(crate) struct FileLine {
     pub(crate) findings: Vec<Finding>,
     pub(crate) finding_counts: BTreeMap<&'static str, u64>,
     pub(crate) message: Option<String>,
+    /// Of an import that failed: how many events the session has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) durable_events: Option<u64>,
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -127,8 +131,9 @@ impl Import {
                 output.note(&format!("passed over {}: a link or no regular file", path.display()));
             }
         }
-        // A dry run creates nothing, not even the log.
-        let log = match self.dry_run {
+        // A dry run creates nothing, not even the log; nor does an import of nothing.
+        let nothing = !self.follow && files.iter().all(|file| !file.path.exists());
+        let log = match self.dry_run || nothing {
             true if !EventLog::exists(place::log_dir(global)?) => None,
             true => Some(place::open_to_read(global, output)?),
             false => Some(place::open_to_write(global, true, output)?),
@@ -167,8 +172,11 @@ impl Import {
             Summary { failed, .. } if *failed > 0 && *failed == self.absent.get() => Exit::NotFound,
             Summary { failed: 1.., .. } => Exit::InputOutput,
             Summary { conflict: 1.., .. } => Exit::Conflict,
-            Summary { refused: 1.., .. } if self.strict => Exit::Damage,
-            Summary { refused: 1.., .. } => Exit::Conflict,
+            // Of a directory with other files too, the sessions were taken.
+            Summary { refused, files, .. } if *refused > 0 && refused < files && !self.strict => {
+                Exit::Partial
+            }
+            Summary { refused: 1.., .. } => Exit::Damage,
             Summary { quarantined: 1.., .. } => Exit::Partial,
             Summary { files: 0, .. } => Exit::Nothing,
             _ => Exit::Fine,
@@ -268,27 +276,23 @@ impl Import {
         if output.json {
             return output.json(&file_line(path, report));
         }
-        let session = report.session.as_deref().unwrap_or("-");
-        let mut text = format!(
-            "{}\t{}\t{session}\t{}\t{} new",
-            path.display(),
-            report.outcome.name(),
-            plural(report.records, "record"),
-            report.new_records
-        );
         let kept = !matches!(report.outcome, Outcome::Conflict | Outcome::Refused);
-        if report.quarantined_spans > 0 && kept {
-            let spans = plural(report.quarantined_spans, "span");
-            let bytes = plural(report.quarantined_bytes, "byte");
-            text += &format!("\t{spans} ({bytes}) quarantined");
-        }
-        if let Some(message) = &report.message {
-            text += &format!("\t{message}");
-        }
-        if output.people {
-            text = text.replace('\t', "  ");
-        }
-        output.bytes("", text.as_bytes())
+        let remark = match (&report.message, report.quarantined_spans) {
+            (Some(message), _) => message.clone(),
+            (None, spans) if spans > 0 && kept => {
+                let bytes = plural(report.quarantined_bytes, "byte");
+                format!("{} ({bytes}) quarantined", plural(spans, "span"))
+            }
+            _ => String::new(),
+        };
+        output.row(&[
+            &place::display(path),
+            report.outcome.name(),
+            report.session.as_deref().unwrap_or("-"),
+            &plural(report.records, "record"),
+            &format!("{} new", report.new_records),
+            &remark,
+        ])
     }
 
     fn report_failure(
@@ -307,10 +311,11 @@ impl Import {
                 path: place::display(path),
                 outcome: "failed",
                 message: Some(message.clone()),
+                durable_events: error.head(),
                 ..FileLine::default()
             })?;
         } else {
-            output.bytes("", format!("{}\tfailed\t-", path.display()).as_bytes())?;
+            output.row(&[&place::display(path), "failed", "-", "-", "-", &message])?;
         }
         let path = place::display(path);
         let named = match message.contains(&path) {
@@ -376,6 +381,7 @@ pub(crate) fn file_line(path: &Path, report: FileReport) -> FileLine {
         record_bytes: report.record_bytes,
         separator_bytes: report.separator_bytes,
         quarantined_bytes: report.quarantined_bytes,
+        quarantined_spans: report.quarantined_spans,
         quarantined: quarantined.collect(),
         blank_lines: report.blank_lines,
         crlf_lines: report.crlf_lines,
@@ -384,5 +390,6 @@ pub(crate) fn file_line(path: &Path, report: FileReport) -> FileLine {
         findings: findings.collect(),
         finding_counts: counts.map(|(code, count)| (code.name(), *count)).collect(),
         message: report.message,
+        durable_events: None,
     }
 }

@@ -87,6 +87,14 @@ impl Output {
         Ok(self.stdout.write_all(b"\n")?)
     }
 
+    /// A row whose width is not known before the next comes: tab-separated for programs.
+    pub(crate) fn row(&mut self, cells: &[&str]) -> Result<(), Failure> {
+        let cells: Vec<String> =
+            cells.iter().map(|cell| Printable(&one_line(cell)).to_string()).collect();
+        let separator = if self.people { "  " } else { "\t" };
+        Ok(writeln!(self.stdout, "{}", cells.join(separator).trim_end())?)
+    }
+
     /// A table: aligned for people, tab-separated and without a header line for programs.
     pub(crate) fn table(
         &mut self,

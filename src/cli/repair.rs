@@ -11,9 +11,9 @@ use eventlog::io::{Replacement, StdDir, Target};
 use eventlog::jsonl::{self, FileReport, Outcome, Part};
 use serde::Serialize;
 
-use super::import::file_line;
+use super::import::{FileLine, file_line};
 use super::output::{Output, plural};
-use super::{Exit, Failure, Global, events};
+use super::{Exit, Failure, Global, events, place};
 
 /// Look for damage in a JSONL file, and write it without
 ///
@@ -44,8 +44,36 @@ struct Damaged<'a> {
     bytes_base64: String,
 }
 
+#[derive(Serialize)]
+struct Report {
+    #[serde(flatten)]
+    file: FileLine,
+    #[serde(flatten)]
+    written: Option<Written>,
+}
+
+/// The files that were written.
+#[derive(Serialize)]
+struct Written {
+    repaired: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    damaged: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    original: Option<String>,
+}
+
+impl Written {
+    fn files(&self) -> impl Iterator<Item = (&str, &str)> {
+        let repaired = ("the repaired file is", self.repaired.as_str());
+        let damaged = self.damaged.as_deref().map(|path| ("what was set aside is in", path));
+        let original = self.original.as_deref().map(|path| ("the original is", path));
+        std::iter::once(repaired).chain(damaged).chain(original)
+    }
+}
+
 /// The files that are written.
 struct Files {
+    damaged_path: PathBuf,
     path: PathBuf,
     repaired: Replacement,
     damaged: Replacement,
@@ -54,6 +82,18 @@ struct Files {
 impl Repair {
     pub(crate) fn run(&self, _: &Global, output: &mut Output) -> Result<Exit, Failure> {
         let failed = |error| Error::from_io("cannot open", &self.file, error);
+        if self.output.as_deref() == Some(Path::new("-")) {
+            let hint = "name a file with -o; what is set aside needs a place beside it";
+            return Err(Failure::usage("repair writes files, not to stdout", hint));
+        }
+        let is_same = |out: &PathBuf| {
+            let real = |path: &Path| path.canonicalize().ok();
+            real(out).is_some_and(|out| real(&self.file) == Some(out))
+        };
+        if self.output.as_ref().is_some_and(is_same) {
+            let hint = "--in-place repairs the file itself, and keeps the original beside it";
+            return Err(Failure::usage("-o names the file that is repaired", hint));
+        }
         let file = StdDir::open_file(&self.file).map_err(failed)?;
         let target = match (&self.output, self.in_place) {
             (Some(out), _) => Some(out.clone()),
@@ -67,12 +107,11 @@ impl Repair {
         })?;
         let is_clean = report.outcome == Outcome::Unchanged;
         let written = match (files, &target) {
-            (Some(_), Some(_)) if is_clean && self.in_place => false,
+            (Some(_), Some(_)) if is_clean && self.in_place => None,
             (Some(files), Some(path)) => {
-                self.commit(files, path, report.quarantined_spans > 0)?;
-                true
+                Some(self.commit(files, path, report.quarantined_spans > 0)?)
             }
-            _ => false,
+            _ => None,
         };
         self.report(report, is_clean, written, output)
     }
@@ -93,40 +132,39 @@ impl Repair {
             }
         };
         let repaired = Replacement::create(dir.clone(), &name).map_err(failed)?;
-        let damaged = self.damaged_name(path, &name);
-        let damaged = Replacement::create(dir, &damaged).map_err(failed)?;
-        Ok(Files { path: path.to_owned(), repaired, damaged })
-    }
-
-    /// What an earlier repair set apart is kept, unless --force says otherwise.
-    fn damaged_name(&self, path: &Path, name: &str) -> String {
-        let plain = format!("{name}.damaged");
-        let numbered = (1..).map(|n| format!("{name}.damaged-{n}"));
-        let mut names = std::iter::once(plain.clone()).chain(numbered);
-        let is_free = |name: &String| self.force || !path.with_file_name(name).exists();
-        names.find(is_free).unwrap_or(plain)
+        if self.in_place {
+            repaired.take_after(path).map_err(failed)?;
+        }
+        let damaged_path = free_name(path, ".damaged");
+        let damaged_name = damaged_path.file_name().unwrap_or_default().to_string_lossy();
+        let damaged = Replacement::create(dir, &damaged_name).map_err(failed)?;
+        Ok(Files { path: path.to_owned(), repaired, damaged, damaged_path })
     }
 
     /// The damaged spans first: at no moment is something gone that stands nowhere else.
-    fn commit(&self, files: Files, path: &Path, any_damaged: bool) -> Result<(), Failure> {
+    fn commit(&self, files: Files, path: &Path, any_damaged: bool) -> Result<Written, Failure> {
         let failed = |error: std::io::Error| cannot_write(path, &error);
+        let mut written = Written { repaired: place::display(path), damaged: None, original: None };
         if any_damaged {
             files.damaged.commit().map_err(failed)?;
+            written.damaged = Some(place::display(&files.damaged_path));
         }
         if self.in_place {
-            keep_original(path).map_err(failed)?;
+            let original = keep_original(path).map_err(failed)?;
+            written.original = Some(place::display(&original));
         }
-        files.repaired.commit().map(drop).map_err(failed)
+        files.repaired.commit().map_err(failed)?;
+        Ok(written)
     }
 
     fn report(
         &self,
         report: FileReport,
         is_clean: bool,
-        written: bool,
+        written: Option<Written>,
         output: &mut Output,
     ) -> Result<Exit, Failure> {
-        let outcome = match (is_clean, written) {
+        let outcome = match (is_clean, written.is_some()) {
             (true, _) => "clean",
             (false, true) => "repaired",
             (false, false) => "reported",
@@ -149,7 +187,7 @@ impl Repair {
         let mut line = file_line(&self.file, report);
         line.outcome = outcome;
         if output.json {
-            output.json(&line)?;
+            output.json(&Report { file: line, written })?;
             return Ok(exit);
         }
         for finding in &line.findings {
@@ -160,6 +198,9 @@ impl Repair {
             output.line(&format!("{place}{}: {}", finding.code, finding.message))?;
         }
         output.note(&summary);
+        for (what, path) in written.iter().flat_map(Written::files) {
+            output.note(&format!("{what} {path}"));
+        }
         if outcome == "reported" {
             output.note("-o OUT writes the file without that, --in-place replaces it");
         }
@@ -192,24 +233,33 @@ impl Files {
     }
 }
 
-/// Gives the original a second name, which nothing else has.
-fn keep_original(path: &Path) -> std::io::Result<()> {
-    for n in 0.. {
+/// `path` with an ending that no file has yet: what an earlier repair kept is not replaced.
+fn free_name(path: &Path, ending: &str) -> PathBuf {
+    let with = |ending: &str| {
         let mut name = path.as_os_str().to_owned();
-        name.push(if n == 0 { ".orig".to_owned() } else { format!(".orig-{n}") });
+        name.push(ending);
+        PathBuf::from(name)
+    };
+    let numbered = (1..).map(|n| with(&format!("{ending}-{n}")));
+    let mut names = std::iter::once(with(ending)).chain(numbered);
+    names.find(|name| name.symlink_metadata().is_err()).unwrap_or_else(|| with(ending))
+}
+
+/// Gives the original a second name, which nothing else has.
+fn keep_original(path: &Path) -> std::io::Result<PathBuf> {
+    loop {
+        let name = free_name(path, ".orig");
         match fs::hard_link(path, &name) {
+            Ok(()) => return Ok(name),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            Ok(()) => break,
             // Not every file system has second names.
-            Err(_) if !Path::new(&name).exists() => {
+            Err(_) => {
                 fs::copy(path, &name)?;
                 fs::File::open(&name)?.sync_all()?;
-                break;
+                return Ok(name);
             }
-            Err(error) => return Err(error),
         }
     }
-    Ok(())
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {

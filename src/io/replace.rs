@@ -1,8 +1,12 @@
 //! Writing a whole file so that its name shows the old content or the new one, never a part.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 
 use super::{Dir, File, OpenMode, Reader, remove_if_present, write_all_at};
 
@@ -32,6 +36,7 @@ impl Replacement {
     pub fn create(dir: Arc<dyn Dir>, name: &str) -> io::Result<Replacement> {
         // A name of its own length limit: `name` itself may be as long as a name can be.
         static COUNTER: AtomicU64 = AtomicU64::new(0);
+        remove_left_behind(&*dir);
         let n = COUNTER.fetch_add(1, Ordering::Relaxed);
         let temporary = format!(".eventlog-{}-{n}.tmp", std::process::id());
         remove_if_present(&*dir, &temporary)?;
@@ -45,6 +50,32 @@ impl Replacement {
             offset: 0,
             committed: false,
         })
+    }
+
+    /// Gives the file the mode of the one at `path`, and, where that is allowed, its owner.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system reports.
+    #[cfg(unix)]
+    pub fn take_after(&self, path: &::std::path::Path) -> io::Result<()> {
+        use ::std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+        let like = ::std::fs::metadata(path)?;
+        let temporary = self.dir.path().join(&self.temporary);
+        // Only root may give files away; for others the owner is the same anyway.
+        _ = chown(&temporary, Some(like.uid()), Some(like.gid()));
+        let mode = ::std::fs::Permissions::from_mode(like.permissions().mode() & 0o777);
+        ::std::fs::set_permissions(&temporary, mode)
+    }
+
+    /// Where there are no owners and modes, there is nothing to take over.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    #[cfg(not(unix))]
+    pub fn take_after(&self, _: &::std::path::Path) -> io::Result<()> {
+        Ok(())
     }
 
     /// Whether what has been written begins with the whole content of `other`: then replacing it
@@ -84,6 +115,24 @@ impl Replacement {
         self.committed = true;
         self.dir.sync()?;
         Ok(self.offset)
+    }
+}
+
+/// Removes what processes that were killed left in `dir`; once for each directory.
+fn remove_left_behind(dir: &dyn Dir) {
+    static SEEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    if !SEEN.lock().insert(dir.path()) || !Path::new("/proc/self").exists() {
+        return;
+    }
+    for entry in dir.list().unwrap_or_default() {
+        let Some(name) = entry.name.to_str() else { continue };
+        let process = name.strip_prefix(".eventlog-").and_then(|rest| rest.strip_suffix(".tmp"));
+        let process = process.and_then(|rest| rest.split_once('-')?.0.parse::<u32>().ok());
+        let is_gone = |process| !Path::new("/proc").join(format!("{process}")).exists();
+        if process.is_some_and(is_gone) {
+            // What cannot be removed is in nobody's way.
+            _ = dir.remove(name);
+        }
     }
 }
 

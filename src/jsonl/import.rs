@@ -8,7 +8,6 @@
 //! Every byte of the file is counted as part of a record, a separator or a quarantined span, and
 //! the sum is compared with the size of the file. Memory does not grow with the file.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use std::sync::Arc;
 use crate::entry::{Entry, Kind, StoredEntry, Terminator};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Code, Finding};
-use crate::format::{self, Damage, Format, Notes, Record};
+use crate::format::{Damage, Format, Notes, Record, Transcript};
 use crate::io::{File, Reader};
 use crate::log::commit::Addition;
 use crate::log::session::check_id;
@@ -27,7 +26,7 @@ use super::beside::Beside;
 use super::file_events::FileEvents;
 use super::lines::Lines;
 use super::report::{FileReport, Outcome, Tally};
-use super::scan::{Span, Subject, What, scan_line};
+use super::scan::{Span, Subject, What, recognise, scan_line};
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -195,12 +194,28 @@ impl Import<'_> {
         let mut report = FileReport::new(self.source.size);
         options.beside.findings.iter().for_each(|finding| report.note(finding.clone()));
         let refused = |report: FileReport, why: &str| Ok((report.refused(why), None));
-        let Some((format, inferred)) = self.source.recognise()? else {
-            return refused(report, "no line of the file is a record of a known format");
+        let Some((format, inferred)) = recognise(self.source.reader(0), self.source.limit)? else {
+            // What is in the file is told all the same.
+            let mut tally = Tally::new(report, None);
+            let subject = Subject { format: &Transcript, session: "" };
+            self.scan(subject, &mut tally, &[], None, progress)?;
+            let report = FileReport { new_records: 0, ..tally.report() };
+            if report.quarantined_bytes == 0 && !options.strict {
+                // A session that has just begun.
+                let message = Some("there is nothing in the file yet".to_owned());
+                return Ok((FileReport { outcome: Outcome::Unchanged, message, ..report }, None));
+            }
+            return refused(
+                report,
+                "no line of the file is a record of a known format; `eventlog repair` tells what is in it",
+            );
         };
         report.format = Some(format.name());
         // Under another name the records still belong to the session that they say.
         let named = inferred.or_else(|| options.beside.session.clone());
+        if options.session.as_deref() == Some("") {
+            return refused(report, "a session id must not be empty; give another with --as");
+        }
         let id = options.session.clone().or_else(|| named.clone());
         let Some(id) = id.filter(|id| !id.is_empty()) else {
             return refused(report, "no record of the file names a session; say which with --as");
@@ -273,9 +288,18 @@ impl Import<'_> {
             tickets: VecDeque::new(),
         });
         let subject = Subject { format: standing.format, session: &standing.named };
-        self.scan(subject, &mut standing.tally, torn_end, sink.as_mut(), progress)?;
-        if let Some(sink) = sink {
-            sink.finish()?;
+        let scanned = self.scan(subject, &mut standing.tally, torn_end, sink.as_mut(), progress);
+        let finished = match (scanned, sink) {
+            (Ok(()), Some(sink)) => sink.finish(),
+            // What is on its way is waited for, so that what is said of the session is true.
+            (Err(error), Some(mut sink)) => sink.settle().and(Err(error)),
+            (scanned, None) => scanned,
+        };
+        if let (Err(error), Some(session)) = (finished, &session) {
+            let (id, head) = (&standing.id, session.head());
+            return Err(error
+                .with_context(&format!("session {id:?} has its first {head} events"))
+                .with_head(head));
         }
         standing.checksum = self.source.checksum_before(standing.tally.offset)?;
         Ok(standing.tally.report())
@@ -400,8 +424,9 @@ impl Import<'_> {
             let message = format!(
                 "the file had {size} bytes when the import began, and {counted} when it ended: it is being cut"
             );
-            return Err(Error::new(ErrorKind::Conflict, message)
-                .with_hint("import it again when its writer is done"));
+            return Err(Error::new(ErrorKind::Conflict, message).with_hint(
+                "import it again when its writer is done; with --as NEW_ID if it is shorter then",
+            ));
         }
         tally.report.bytes = tally.offset;
         let report = &tally.report;
@@ -498,41 +523,6 @@ impl Source {
         let mut reader = self.reader(start).take(offset - start);
         reader.read_to_end(&mut bytes).map_err(cannot_read)?;
         Ok(crc32fast::hash(&bytes))
-    }
-
-    /// The format of the first line that is a record, and the session of the first record that
-    /// names one.
-    fn recognise(&self) -> Result<Option<(&'static dyn Format, Option<String>)>> {
-        let mut lines = Lines::new(self.reader(0), self.limit);
-        let mut found: Option<&'static dyn Format> = None;
-        while let Some(line) = lines.next_line().map_err(cannot_read)? {
-            if line.oversize {
-                continue;
-            }
-            let formats = match found {
-                Some(format) => vec![format],
-                None => format::all().to_vec(),
-            };
-            for format in formats {
-                let subject = Subject { format, session: "" };
-                let mut spans = Vec::with_capacity(1);
-                scan_line(&line, subject, &mut spans);
-                let mut records = spans.into_iter().filter_map(|span| match span.what {
-                    What::Record { record, .. } => Some(record),
-                    _ => None,
-                });
-                let Some(first) = records.next() else { continue };
-                found = Some(format);
-                let session = std::iter::once(first).chain(records).find_map(|record| {
-                    record.session.filter(|session| !session.is_empty()).map(Cow::into_owned)
-                });
-                if session.is_some() || format.names_no_session() {
-                    return Ok(Some((format, session)));
-                }
-                break;
-            }
-        }
-        Ok(found.map(|format| (format, None)))
     }
 }
 

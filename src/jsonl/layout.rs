@@ -55,6 +55,7 @@ impl Place {
     pub(super) fn create(&self, root: &Arc<dyn Dir>) -> io::Result<Arc<dyn Dir>> {
         let mut dir = root.clone();
         for (depth, name) in self.dirs.iter().enumerate() {
+            refuse_link(&*dir, name)?;
             let is_new = dir.subdir(name, false).is_err();
             let next = dir.subdir(name, true)?;
             if is_new {
@@ -62,6 +63,7 @@ impl Place {
                 dir.sync()?;
             }
             dir = next;
+            refuse_link(&*dir, &self.file)?;
             if let (1, Some(workspace)) = (depth, &self.workspace)
                 && dir.open(PATH_TXT, crate::io::OpenMode::Read).is_err()
             {
@@ -71,6 +73,18 @@ impl Place {
             }
         }
         Ok(dir)
+    }
+}
+
+/// Nothing is written through a link that stands below an export's directory: it could lead anywhere.
+fn refuse_link(dir: &dyn Dir, name: &str) -> io::Result<()> {
+    let path = dir.path().join(name);
+    match path.symlink_metadata() {
+        Ok(found) if found.is_symlink() => {
+            let message = format!("{} is a symbolic link", path.display());
+            Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+        }
+        _ => Ok(()),
     }
 }
 

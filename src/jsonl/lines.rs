@@ -80,6 +80,11 @@ impl<R: Read> Lines<R> {
             if self.offset == 0 && self.number == 0 && unread.starts_with(BOM) {
                 return Ok(Some(self.take(BOM.len())));
             }
+            // Inside a line over the limit only the next part matters.
+            let unread = match self.oversize {
+                true => unread.get(..PART_BYTES).unwrap_or(unread),
+                false => unread,
+            };
             let rest = unread.get(searched..).unwrap_or_default();
             if let Some(at) = memchr::memchr(b'\n', rest) {
                 break searched + at + 1;
@@ -91,7 +96,7 @@ impl<R: Read> Lines<R> {
                 break unread.len();
             }
             searched = unread.len();
-            if searched > self.limit + 2 || (self.oversize && searched > PART_BYTES) {
+            if searched > self.limit + 2 || (self.oversize && searched >= PART_BYTES) {
                 break searched;
             }
             self.fill()?;

@@ -166,12 +166,12 @@ impl Mirror {
         let place = Place::of(session, format);
         let path = self.root.path().join(place.path());
         let failed = |error| Error::from_io("cannot write", &path, error);
+        let created = place.create(&self.root).map_err(failed)?;
         let (dir, mut at, mut derived) = match known.map(|known| known.state) {
             Some(State::InStep { dir, at, derived, .. }) => (dir, at, derived),
             _ => {
-                let dir = place.create(&self.root).map_err(failed)?;
                 let is_recursive = format.is_some_and(|format| format.name() == Recursive.name());
-                (dir, At::default(), is_recursive.then(Box::default))
+                (created, At::default(), is_recursive.then(Box::default))
             }
         };
         let file = dir.open(&place.file, OpenMode::Create).map_err(failed)?;

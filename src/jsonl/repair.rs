@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::syntax::{Walk, Walker};
-use crate::format::{self, Damage, Format, Plain};
+use crate::format::{Damage, Format, Plain};
 use crate::io::{File, Reader, read_exact_at, write_all_at};
 
 use super::report::{FileReport, Outcome, Tally};
-use super::scan::{Span, What, scan};
+use super::scan::{Span, What, recognise, scan};
 
 /// The longest line that [`repair`] takes.
 const LINE_BYTES_MAX: usize = 256 << 20;
@@ -69,12 +69,17 @@ pub fn repair(
 ) -> Result<FileReport> {
     let size = file.len().map_err(cannot_read)?;
     let reader = || std::io::Read::take(Reader::new(file.clone()), size);
-    let found = recognise(reader())?;
+    let found = recognise(reader(), LINE_BYTES_MAX)?;
+    let session = found.as_ref().and_then(|(_, session)| session.clone()).unwrap_or_default();
+    let found = found.map(|(format, _)| format);
+    if is_document(reader())? {
+        return Err(Error::new(
+            ErrorKind::Refused,
+            "the file is one JSON document, not lines of JSON",
+        )
+        .with_hint("`eventlog import` takes the former one-file sessions"));
+    }
     let format = found.unwrap_or(&Plain);
-    let session = match format.names_no_session() {
-        true => String::new(),
-        false => first_session(reader(), format)?,
-    };
     let mut report = FileReport::new(size);
     report.format = found.map(Format::name);
     report.session = Some(session.clone()).filter(|session| !session.is_empty());
@@ -110,27 +115,23 @@ fn cannot_read(error: std::io::Error) -> Error {
     Error::io("cannot read the file", error)
 }
 
-/// The format of the first line that is a record of one.
-fn recognise(reader: impl std::io::Read) -> Result<Option<&'static dyn Format>> {
+/// Whether the file is a single JSON value over several lines.
+fn is_document(reader: impl std::io::Read) -> Result<bool> {
     let mut lines = super::lines::Lines::new(reader, LINE_BYTES_MAX);
+    let mut text = Vec::new();
     while let Some(line) = lines.next_line().map_err(cannot_read)? {
-        if let Some(format) = format::recognise(line.bytes) {
-            return Ok(Some(format));
+        // Its first line is the beginning of a value, and not all of it.
+        let begins = || {
+            let walk = Walker::default().walk(line.bytes, 0, &mut |_, _| {});
+            !line.bytes.trim_ascii().is_empty() && matches!(walk, Walk::Open(_))
+        };
+        if (text.is_empty() && !begins()) || text.len() > LINE_BYTES_MAX {
+            return Ok(false);
         }
+        text.extend_from_slice(line.bytes);
+        text.push(b'\n');
     }
-    Ok(None)
-}
-
-/// The session of the first record that names one.
-fn first_session(reader: impl std::io::Read, format: &'static dyn Format) -> Result<String> {
-    let mut lines = super::lines::Lines::new(reader, LINE_BYTES_MAX);
-    while let Some(line) = lines.next_line().map_err(cannot_read)? {
-        let session = format.classify(line.bytes).ok().and_then(|record| record.session);
-        if let Some(session) = session.filter(|session| !session.is_empty()) {
-            return Ok(session.into_owned());
-        }
-    }
-    Ok(String::new())
+    Ok(is_json(&text))
 }
 
 /// What [`repair_tail`] did.

@@ -9,6 +9,7 @@
 //! another one, also not where the other one is cut off or broken: it may be anything that a tool
 //! has read.
 
+use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 
@@ -99,6 +100,44 @@ pub fn scan(
         spans.into_iter().try_for_each(&mut *each)?;
     }
     Ok(())
+}
+
+/// The format of the first line that is a record, and the session of the first record that
+/// names one.
+pub(super) fn recognise(
+    reader: impl io::Read,
+    line_bytes_max: usize,
+) -> Result<Option<(&'static dyn Format, Option<String>)>> {
+    let mut lines = Lines::new(reader, line_bytes_max);
+    let mut found: Option<&'static dyn Format> = None;
+    while let Some(line) = lines.next_line().map_err(|e| Error::io("cannot read", e))? {
+        if line.oversize {
+            continue;
+        }
+        let formats = match found {
+            Some(format) => vec![format],
+            None => crate::format::all().to_vec(),
+        };
+        for format in formats {
+            let subject = Subject { format, session: "" };
+            let mut spans = Vec::with_capacity(1);
+            scan_line(&line, subject, &mut spans);
+            let mut records = spans.into_iter().filter_map(|span| match span.what {
+                What::Record { record, .. } => Some(record),
+                _ => None,
+            });
+            let Some(first) = records.next() else { continue };
+            found = Some(format);
+            let session = std::iter::once(first).chain(records).find_map(|record| {
+                record.session.filter(|session| !session.is_empty()).map(Cow::into_owned)
+            });
+            if session.is_some() || format.names_no_session() {
+                return Ok(Some((format, session)));
+            }
+            break;
+        }
+    }
+    Ok(found.map(|format| (format, None)))
 }
 
 /// Adds the spans of `line` to `spans`.
@@ -197,16 +236,18 @@ fn records(bytes: &[u8], format: &dyn Format, terminated: bool) -> Vec<Range<usi
     };
     let mut walker = Walker::default();
     let mut found: Vec<Range<usize>> = Vec::new();
+    // Where a walk has broken: a `{` there is known not to be part of what stands before it.
+    let mut broken = 0..0;
     let mut at = 0;
     while let Some(start) = syntax::next_object(bytes, at) {
         match walker.walk(bytes, start, &mut |_, _| {}) {
             Walk::Whole(end) => {
-                let on_top = found.last().map_or(0, |range| range.end);
-                let between = bytes.get(on_top..start).unwrap_or_default();
-                let top = between.iter().all(|b| b.is_ascii_whitespace() || *b == 0);
-                if is_record(&(start..end)) && (top || !goes_on(bytes, end)) {
+                let after = found.last().map_or(0, |range| range.end);
+                let is_top = broken.contains(&start) || begins_anew(bytes, after, start);
+                if is_top && ends_there(bytes, end, start == 0) && is_record(&(start..end)) {
                     found.push(start..end);
                 }
+                broken = end..end;
                 at = end;
             }
             // All that follows is inside of this one.
@@ -221,18 +262,31 @@ fn records(bytes: &[u8], format: &dyn Format, terminated: bool) -> Vec<Range<usi
             }
             // A record that was written on in the middle of a string is inside of what looks like
             // the string's end.
-            Walk::Broken { text, .. } => at = text.max(start + 1),
+            Walk::Broken { at: break_at, text } => {
+                broken = text..break_at + 1;
+                at = text.max(start + 1);
+            }
             Walk::TooDeep => break,
         }
     }
     found
 }
 
-/// Whether what stands at `end` shows that the value before it is part of another one.
-fn goes_on(bytes: &[u8], end: usize) -> bool {
+/// Whether what stands before `start` can be the end of something, so that a value at `start` is
+/// none of its parts. `after` is where the last record ended.
+fn begins_anew(bytes: &[u8], after: usize, start: usize) -> bool {
+    let before = bytes.get(after..start).unwrap_or_default();
+    let last = before.iter().rev().find(|b| !b.is_ascii_whitespace());
+    !matches!(last, Some(b',' | b'[' | b':' | b'{'))
+}
+
+/// Whether nothing at `end` shows that the value before it goes on as part of something: the line
+/// ends, or another record, or NUL bytes follow. Behind the first value of a line anything else is
+/// damage, since nothing stands before it.
+fn ends_there(bytes: &[u8], end: usize, is_first: bool) -> bool {
     let rest = bytes.get(end..).unwrap_or_default();
     let next = rest.iter().find(|b| !b.is_ascii_whitespace());
-    matches!(next, Some(b',' | b'}' | b']' | b':'))
+    is_first || matches!(next, None | Some(b'{' | 0))
 }
 
 /// Whether the object at the end of a cut-off one is a record that was written behind it, and not a
@@ -274,7 +328,9 @@ fn gap<'a>(bytes: &'a [u8], cut: Option<Damage>, subject: Subject<'_>, spans: &m
         spans.push(damaged(part(0..from), Damage::NulPadding));
     }
     let own = subject.format.classify(middle).err().unwrap_or(Damage::BadJson);
-    let is_cut = matches!(own, Damage::BadJson | Damage::InvalidUtf8 | Damage::TooDeep);
+    let walk = Walker::default().walk(middle, 0, &mut |_, _| {});
+    let is_whole = matches!(walk, Walk::Whole(end) if end == middle.len());
+    let is_cut = matches!(own, Damage::BadJson | Damage::InvalidUtf8) && !is_whole;
     spans.push(damaged(part(from..to), cut.filter(|_| is_cut).unwrap_or(own)));
     if split_tail {
         spans.push(damaged(part(to..bytes.len()), Damage::NulPadding));
@@ -378,6 +434,36 @@ mod tests {
             [format!("[{inner}]"), format!("{{\"a\": {inner}}}"), format!("{{\"a\": {inner}")]
         {
             assert!(!names(&line, Terminator::Lf).contains(&"record"), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_object_in_broken_surroundings_is_never_a_record() {
+        let inner = record("inner", "{}");
+        for line in [
+            // Quotes that somebody forgot to escape.
+            format!("{{\"event_id\": \"m\", \"content\": \"he said {inner} ok\", \"t\": 1}}"),
+            format!("{{\"content\": \"he said \"{inner}\" ok\"}}"),
+            format!("{{\"content\": \"he said {inner}\", \"t\": 1}}"),
+            // Torn at both ends.
+            format!("\"a\": [{inner}, {inner}"),
+            format!("[{inner}, {inner}"),
+            format!("[{inner} {inner}]"),
+            format!("\"a\": {inner}, \"b\": 1}}"),
+            format!("\"a\": {inner}"),
+            format!("{{\"a\": x, \"b\": {inner}, \"c\": 2}}"),
+        ] {
+            let found = names(&line, Terminator::Lf);
+            assert!(!found.contains(&"record") && !found.contains(&"welded"), "{line}: {found:?}");
+        }
+        // And what is none of these is found.
+        for line in [
+            format!("garbage {inner}"),
+            format!("{inner}{{\"event"),
+            format!("{inner}}}"),
+            format!("x{inner}{{\"a\": 1}}"),
+        ] {
+            assert!(names(&line, Terminator::Lf).contains(&"record"), "{line}");
         }
     }
 
