@@ -119,8 +119,9 @@ fn every_damaged_transcript_of_a_known_format_goes_out_as_it_came_in() {
             round_trip(&path, true);
             kept += 1;
         } else {
-            assert_eq!(report.outcome, Outcome::Refused, "{}", path.display());
-            assert!(report.message.is_some());
+            // Empty, or nothing but blank lines.
+            assert_eq!((report.outcome, report.records), (Outcome::Unchanged, 0));
+            assert!(report.message.is_some(), "{}", path.display());
         }
     }
     println!("{kept} damaged files kept whole");
