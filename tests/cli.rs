@@ -649,3 +649,18 @@ fn a_session_that_has_just_begun_is_no_error() {
     };
     assert!(lines[..3].iter().all(|line| line["bytes"] == sum(line)));
 }
+
+#[test]
+fn a_log_that_others_may_read_is_reported_and_left_as_it_is() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = imported();
+    let quiet = run(dir.path(), &["sessions"]);
+    assert!(quiet.stderr.is_empty());
+    let mode = std::fs::Permissions::from_mode;
+    std::fs::set_permissions(dir.path().join("log"), mode(0o755)).unwrap();
+    std::fs::set_permissions(dir.path().join("log/events.redb"), mode(0o644)).unwrap();
+    let output = run(dir.path(), &["sessions"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("perm_too_open"));
+    let now = dir.path().join("log/events.redb").metadata().unwrap().permissions().mode();
+    assert_eq!(now & 0o777, 0o644);
+}

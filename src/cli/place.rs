@@ -35,9 +35,25 @@ pub(crate) fn log_dir(global: &Global) -> Result<PathBuf, Failure> {
     }
 }
 
+/// Warns when others than the owner may read the log: conversations are private.
+#[cfg(unix)]
+fn check_modes(dir: &Path, output: &mut Output) {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &Path| path.metadata().map_or(0, |meta| meta.permissions().mode() & 0o777);
+    // A private directory keeps what is in it private.
+    if mode(dir) & 0o077 != 0 && mode(&dir.join("events.redb")) & 0o077 != 0 {
+        let dir = dir.display();
+        output.warn(&format!("perm_too_open: others may read the log; `chmod -R go= {dir}` helps"));
+    }
+}
+
+#[cfg(not(unix))]
+fn check_modes(_: &Path, _: &mut Output) {}
+
 /// Opens the log for reading. One that a crash left is recovered first.
 pub(crate) fn open_to_read(global: &Global, output: &mut Output) -> Result<EventLog, Failure> {
     let dir = log_dir(global)?;
+    check_modes(&dir, output);
     if global.verbose {
         output.note(&format!("reading the log in {}", dir.display()));
     }
@@ -91,6 +107,7 @@ pub(crate) fn open_to_write(
     if global.verbose {
         output.note(&format!("writing to the log in {}", dir.display()));
     }
+    check_modes(&dir, output);
     let new = !EventLog::exists(&dir);
     let log = EventLog::builder().create(create).open(&dir)?;
     if new {
