@@ -289,6 +289,11 @@ impl Memtable {
         self.inner.read().bytes
     }
 
+    /// The position behind the last batch in it.
+    pub(crate) fn end(&self) -> Position {
+        self.inner.read().end
+    }
+
     /// Whether there is no batch in it.
     pub(crate) fn is_empty(&self) -> bool {
         let inner = self.inner.read();

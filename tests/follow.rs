@@ -1,5 +1,5 @@
-//! The commands that go on: `tail -f`, `export --follow` and `import --follow`, beside a process that
-//! writes, killed and started again.
+//! The commands that go on: `tail -f`, `export --follow` and `import --follow`, beside a process
+//! that writes, killed and started again.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

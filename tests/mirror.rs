@@ -100,20 +100,61 @@ fn the_mirror_goes_on_where_it_was_cut_off_at_every_byte() {
     }
 }
 
-/// A power failure can leave anything behind the last line that was flushed.
+/// A power failure can leave NUL bytes behind what was written. Anything else is somebody's text.
 #[test]
-fn the_mirror_cuts_off_a_torn_end_that_is_not_the_logs() {
+fn the_mirror_cuts_off_nul_bytes_and_nobodys_text() {
     let place = place();
     (0..3).for_each(|n| place.append(&event(n)));
     place.sync(&mut place.mirror());
     let whole = place.exported();
-    let line_end = event(0).len() + 1;
-    for tail in [&[0u8; 300][..], b"{\"event_id\": \"e1\", garbage", &[0xFF; 5]] {
-        std::fs::write(place.file(), [&whole[..line_end], tail].concat()).unwrap();
+    for cut in [event(0).len() + 1, event(0).len() + 30, whole.len()] {
+        std::fs::write(place.file(), [&whole[..cut], &[0; 300]].concat()).unwrap();
         let synced = place.sync(&mut place.mirror());
         assert!(synced.failed.is_empty(), "{:?}", synced.failed);
         assert!(place.is_in_step());
     }
+    for note in ["my own note without a line end", "{\"half", "a line\n"] {
+        let with_note = [&whole[..], note.as_bytes()].concat();
+        std::fs::write(place.file(), &with_note).unwrap();
+        assert_eq!(place.sync(&mut place.mirror()).failed.len(), 1, "{note}");
+        assert!(std::fs::read(place.file()).unwrap() == with_note);
+    }
+}
+
+/// Also when the length is the same; and once the file is moved away, or as it was, it goes on.
+#[test]
+fn the_mirror_notices_what_others_do_to_its_files() {
+    let place = place();
+    (0..3).for_each(|n| place.append(&event(n)));
+    let mut mirror = place.mirror();
+    place.sync(&mut mirror);
+    let whole = place.exported();
+    assert!(!mirror.check(), "all is as it was left");
+    let mut other = whole.clone();
+    other[20] ^= 1;
+    std::thread::sleep(Duration::from_millis(20));
+    std::fs::write(place.file(), &other).unwrap();
+    place.append(&event(3));
+    assert_eq!(place.sync(&mut mirror).failed.len(), 1);
+    assert!(std::fs::read(place.file()).unwrap() == other);
+    std::fs::rename(place.file(), place.root.join("away")).unwrap();
+    assert!(mirror.check());
+    assert!(place.sync(&mut mirror).failed.is_empty());
+    assert!(place.is_in_step());
+    // At rest: a file that is gone, one that is cut, a directory that is gone.
+    std::fs::remove_file(place.file()).unwrap();
+    assert!(mirror.check());
+    place.sync(&mut mirror);
+    assert!(place.is_in_step());
+    std::fs::write(place.file(), &whole[..40]).unwrap();
+    assert!(mirror.check());
+    place.sync(&mut mirror);
+    assert!(place.is_in_step());
+    std::fs::remove_dir_all(place.file().parent().unwrap()).unwrap();
+    mirror.flush().unwrap();
+    assert!(mirror.check());
+    place.sync(&mut mirror);
+    assert!(place.is_in_step());
 }
 
 #[test]
@@ -270,9 +311,20 @@ fn a_followed_file_that_is_replaced_by_another_is_a_conflict_and_changes_nothing
     follower.look(&path).unwrap();
     let before = place.exported();
     std::fs::write(&path, event(7) + "\n" + &event(8) + "\n" + &event(9) + "\n").unwrap();
-    assert_eq!(follower.look(&path).unwrap().unwrap().outcome, Outcome::Conflict);
+    // It may be the middle of a change: told when it stays.
+    let mut told = || {
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(report) = follower.look(&path).unwrap() {
+                return report.outcome;
+            }
+            assert!(Instant::now() < end);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    assert_eq!(told(), Outcome::Conflict);
     std::fs::write(&path, event(0) + "\n").unwrap();
-    assert_eq!(follower.look(&path).unwrap().unwrap().outcome, Outcome::Conflict);
+    assert_eq!(told(), Outcome::Conflict);
     assert!(place.exported() == before);
 }
 
@@ -330,4 +382,58 @@ fn the_tail_is_repaired_as_the_original_repairs_it() {
     println!("{rows} tails");
     assert!(rows > 1000);
     assert_eq!(repaired(b"").0, TailRepair::Kept);
+}
+
+/// The same size is not the same file.
+#[test]
+fn a_followed_file_that_is_written_over_with_the_same_length_is_noticed() {
+    let place = place();
+    let path = place.root.join("t.jsonl");
+    let mut follower = Follower::new(&place.log, ImportOptions::default());
+    let (kept, next) = (event(0) + "\n", event(1) + "\n");
+    grow(&path, &(kept.clone() + &next[..next.len() - 1].replace('1', "\u{1}")));
+    follower.look(&path).unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    while follower.look(&path).unwrap().is_none() {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Its writer cuts the torn line off, and writes another of the same length at once.
+    let other = kept + &next[..next.len() - 1];
+    std::fs::write(&path, &other).unwrap();
+    let report = follower.look(&path).unwrap().unwrap();
+    assert_eq!((report.outcome, report.records), (Outcome::Grown, 2), "{report:?}");
+    assert!(place.exported() == other.as_bytes());
+}
+
+#[test]
+fn what_stands_beside_a_followed_file_comes_in_when_it_changes() {
+    let place = place();
+    let dir = place.root.join("slug/one");
+    std::fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("transcript.jsonl");
+    grow(&path, "{\"id\":\"msg_001\",\"role\":\"user\",\"content\":\"x\",\"timestamp\":\"t\"}\n");
+    let meta = |status: &str| {
+        let text = format!(
+            r#"{{"session_id":"one","goal":"","model":"","provider":"","created_at":"t","updated_at":"t","message_count":1,"status":"{status}"}}"#
+        );
+        std::fs::write(dir.join(".meta.json"), text).unwrap();
+    };
+    let status = || {
+        let info = place.log.snapshot().unwrap().session("one").unwrap().unwrap();
+        let meta = info.attributes.meta.unwrap();
+        eventlog::format::recursive::Meta::parse(meta.as_bytes()).unwrap().status.name()
+    };
+    meta("active");
+    let mut follower = Follower::new(&place.log, ImportOptions::default());
+    follower.look(&path).unwrap();
+    assert_eq!(status(), "active");
+    meta("completed");
+    follower.look(&path).unwrap();
+    assert_eq!(status(), "completed");
+    // And by an import that finds nothing new in the lines.
+    meta("paused");
+    let found = &jsonl::discover(&path).files[0];
+    let report = found.import(Some(&place.log), &ImportOptions::default(), &mut |_| {}).unwrap();
+    assert_eq!((report.outcome, status()), (Outcome::Unchanged, "paused"));
 }

@@ -540,7 +540,8 @@ fn what_stands_before_a_turn_is_what_the_original_keeps_of_it() {
             let Some(rows) = session["truncate_transcript_to_turn"].as_array() else { continue };
             let path = dir_of(&case, session).join("transcript.jsonl");
             let Ok(bytes) = std::fs::read(&path) else { continue };
-            // Where the original reads other lines than we do, it keeps others: its table of quirks.
+            // Where the original reads other lines than we do, it keeps others: its table of
+            // quirks.
             if name == "damage" || bytes.trim_ascii().is_empty() {
                 continue;
             }

@@ -1,13 +1,14 @@
 //! `eventlog export`: sessions as the bytes they came from, or in another form.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use eventlog::format::{self, Format};
-use eventlog::io::{Dir, StdDir, Target, Watch};
+use eventlog::io::{Changed, Dir, StdDir, Target, Watch};
 use eventlog::jsonl::{self, ExportOptions, Exported, Mirror};
 use eventlog::{Error, ErrorKind, EventLog, Snapshot};
 use serde::Serialize;
@@ -219,17 +220,28 @@ impl Export {
     fn follow(&self, global: &Global, dir: &Path, output: &mut Output) -> Result<Exit, Failure> {
         const LOOK: Duration = Duration::from_secs(2);
         const FLUSH: Duration = Duration::from_secs(1);
-        let failed = |error| Error::from_io("cannot create", dir, error);
-        let root: Arc<dyn Dir> = Arc::new(StdDir::create(dir).map_err(failed)?);
+        let create = || {
+            let failed = |error| Error::from_io("cannot create", dir, error);
+            StdDir::create(dir).map_err(failed)
+        };
+        let root: Arc<dyn Dir> = Arc::new(create()?);
         let log = place::open_to_read(global, output)?;
-        let watch = Watch::new(&[&place::log_dir(global)?]);
+        let watch = Watch::new(&[&place::log_dir(global)?, dir]);
         let mut mirror = Mirror::new(root);
         interrupt::attend();
         output.note(&format!("keeping the files below {} in step", dir.display()));
-        let mut flushed = std::time::Instant::now();
+        let mut flushed = Instant::now();
         let mut unflushed = false;
+        let mut said = Said::default();
         while !interrupt::interrupted() {
-            let synced = sync(&log, &mut mirror)?;
+            let synced = match create().and_then(|_| sync(&log, &mut mirror)) {
+                Ok(synced) => synced,
+                Err(error) => {
+                    said.say("", &error, output);
+                    interrupt::wait(&watch, FLUSH);
+                    continue;
+                }
+            };
             if synced.files > 0 {
                 unflushed = true;
                 if output.json {
@@ -237,18 +249,24 @@ impl Export {
                     output.flush()?;
                 }
             }
-            for (session, error) in synced.failed {
-                output.report(
-                    error.kind().name(),
-                    &format!("session {session:?}: {error}"),
-                    error.hint(),
-                );
+            said.forget_all_but(&synced.failed);
+            for (session, error) in &synced.failed {
+                said.say(session, error, output);
+            }
+            let waits = if unflushed || !synced.failed.is_empty() { FLUSH } else { LOOK };
+            let changed = interrupt::wait(&watch, waits);
+            // What the mirror has written itself is as it was left, and costs a look.
+            if !matches!(&changed, Changed::Paths(paths) if !paths.iter().any(|p| is_below(p, dir)))
+            {
+                mirror.check();
             }
             if unflushed && flushed.elapsed() >= FLUSH {
-                mirror.flush()?;
-                (flushed, unflushed) = (std::time::Instant::now(), false);
+                match mirror.flush() {
+                    Ok(()) => unflushed = false,
+                    Err(error) => said.say("", &error, output),
+                }
+                flushed = Instant::now();
             }
-            interrupt::wait(&watch, if unflushed { FLUSH } else { LOOK });
         }
         mirror.flush()?;
         Err(Failure::Interrupted)
@@ -258,6 +276,31 @@ impl Export {
         let hint = "check the directory and the space on the device".to_owned();
         let message = format!("cannot write {}: {error}", self.output.display());
         Failure::Own(Exit::InputOutput, "io", message, Some(hint))
+    }
+}
+
+/// Whether a path of the system is below a directory of the user's.
+fn is_below(path: &Path, dir: &Path) -> bool {
+    dir.canonicalize().is_ok_and(|dir| path.starts_with(dir)) || path.starts_with(dir)
+}
+
+/// What has been said of each session: the same trouble is told once.
+#[derive(Default)]
+struct Said(BTreeMap<String, String>);
+
+impl Said {
+    fn say(&mut self, session: &str, error: &Error, output: &mut Output) {
+        let message = match session {
+            "" => error.to_string(),
+            session => format!("session {session:?}: {error}"),
+        };
+        if self.0.insert(session.to_owned(), message.clone()).as_ref() != Some(&message) {
+            output.report(error.kind().name(), &message, error.hint());
+        }
+    }
+
+    fn forget_all_but(&mut self, failed: &[(String, Error)]) {
+        self.0.retain(|session, _| failed.iter().any(|(id, _)| id == session));
     }
 }
 

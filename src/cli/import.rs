@@ -105,6 +105,22 @@ struct Summary {
     seconds: f64,
 }
 
+impl Summary {
+    fn count(&mut self, report: &FileReport) {
+        match report.outcome {
+            Outcome::Imported => self.imported += 1,
+            Outcome::Unchanged => self.unchanged += 1,
+            Outcome::Grown => self.grown += 1,
+            Outcome::Conflict => self.conflict += 1,
+            _ => self.refused += 1,
+        }
+        self.files += 1;
+        self.records += report.records;
+        self.bytes += report.bytes;
+        self.quarantined += report.quarantined_spans;
+    }
+}
+
 impl Import {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         if self.session.is_some() && (self.paths.len() > 1 || self.paths.iter().any(|p| p.is_dir()))
@@ -152,10 +168,10 @@ impl Import {
                 log.map_or(Ok(()), EventLog::close)?;
                 return Err(Failure::Interrupted);
             }
-            summary.files += 1;
             match self.import(log.as_ref(), file, output) {
                 Ok(report) => self.report(&file.path, report, &mut summary, output)?,
                 Err(error) => {
+                    summary.files += 1;
                     summary.failed += 1;
                     let stop = matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Closed);
                     self.report_failure(&file.path, &error, output)?;
@@ -193,6 +209,10 @@ impl Import {
         /// How often to look without being told, for files that other machines write.
         const LOOK: Duration = Duration::from_secs(5);
         const LOOK_AT_UNSETTLED: Duration = Duration::from_millis(500);
+        if let Some(missing) = self.paths.iter().find(|path| !path.exists()) {
+            let error = std::io::ErrorKind::NotFound.into();
+            return Err(Error::from_io("cannot follow", missing, error).into());
+        }
         let roots = self.paths.iter().map(|path| path.canonicalize().unwrap_or(path.clone()));
         let roots: Vec<PathBuf> = roots.collect();
         let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
@@ -201,6 +221,8 @@ impl Import {
         if !watch.is_told() {
             output.note("the system does not tell of changes here; looking 20 times a second");
         }
+        // Of each file: how it began, and how it stands.
+        let mut seen: BTreeMap<PathBuf, (Outcome, FileReport)> = BTreeMap::new();
         let mut follower = Follower::new(log, ImportOptions::default());
         let all = || paths.iter().flat_map(|path| jsonl::discover(path).files);
         let mut due: BTreeSet<PathBuf> = all().map(|found| found.path).collect();
@@ -210,8 +232,14 @@ impl Import {
                 match follower.look(&path) {
                     Ok(None) => {}
                     Ok(Some(report)) => {
-                        summary.files += 1;
-                        self.report(&path, report, summary, output)?;
+                        if output.json {
+                            output.json(&file_line(&path, report.clone()))?;
+                        } else {
+                            Import::print(&path, &report, output)?;
+                        }
+                        let seen =
+                            seen.entry(path).or_insert_with(|| (report.outcome, report.clone()));
+                        seen.1 = report;
                     }
                     Err(_) if !path.exists() => follower.forget(&path),
                     Err(error)
@@ -231,11 +259,25 @@ impl Import {
             due.extend(unsettled);
             match changed {
                 Changed::Paths(paths) => {
-                    let is_due = |path: &PathBuf| path.is_file() && jsonl::is_candidate(path);
-                    due.extend(paths.into_iter().filter(is_due));
+                    for path in paths {
+                        match path.is_file() && jsonl::is_candidate(&path) {
+                            true => _ = due.insert(path),
+                            // Perhaps the description beside one.
+                            false => due.extend(
+                                path.parent().map(|dir| follower.files_in(dir)).unwrap_or_default(),
+                            ),
+                        }
+                    }
                 }
                 _ => due.extend(all().map(|found| found.path)),
             }
+        }
+        for (_, (outcome, mut report)) in seen {
+            report.outcome = match (outcome, report.outcome) {
+                (first, Outcome::Grown | Outcome::Unchanged) => first,
+                (_, last) => last,
+            };
+            summary.count(&report);
         }
         Err(Failure::Interrupted)
     }
@@ -263,19 +305,14 @@ impl Import {
         summary: &mut Summary,
         output: &mut Output,
     ) -> Result<(), Failure> {
-        match report.outcome {
-            Outcome::Imported => summary.imported += 1,
-            Outcome::Unchanged => summary.unchanged += 1,
-            Outcome::Grown => summary.grown += 1,
-            Outcome::Conflict => summary.conflict += 1,
-            _ => summary.refused += 1,
+        summary.count(&report);
+        match output.json {
+            true => output.json(&file_line(path, report)),
+            false => Import::print(path, &report, output),
         }
-        summary.records += report.records;
-        summary.bytes += report.bytes;
-        summary.quarantined += report.quarantined_spans;
-        if output.json {
-            return output.json(&file_line(path, report));
-        }
+    }
+
+    fn print(path: &Path, report: &FileReport, output: &mut Output) -> Result<(), Failure> {
         let kept = !matches!(report.outcome, Outcome::Conflict | Outcome::Refused);
         let remark = match (&report.message, report.quarantined_spans) {
             (Some(message), _) => message.clone(),

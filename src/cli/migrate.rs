@@ -88,7 +88,9 @@ impl Migrate {
         if done.is_clean() {
             output.note("there is nothing to move");
         } else if !done.skipped.is_empty() {
-            output.note("what was skipped stays where it is: move or merge it by hand");
+            output.note(
+                "what was skipped stays where it is, whole; do it again when nothing is in the way",
+            );
         }
         Ok(exit)
     }

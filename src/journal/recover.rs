@@ -267,39 +267,85 @@ fn replay_segment(
     result: &mut Replayed,
     sink: &mut dyn FnMut(ReplayedBatch) -> Result<()>,
 ) -> Result<usize> {
-    let name = segment::display_name(segment.epoch);
     let mut at = at as usize;
     while let Some(rest) = segment.content.get(at..) {
         if closes(segment, at, result.end) {
             result.closed = true;
             break;
         }
-        let Ok(frame) = frame::read(FrameKind::Batch, segment.epoch.0, rest) else { break };
-        let content = |e| Error::corrupt(&name, at as u64, e);
-        let header: BatchHeader = frame.head.decode().map_err(content)?;
-        if header.batch != result.end.batch + 1
-            || header.previous_crc != result.end.crc
-            || header.epoch != segment.epoch
-            || header.first_lsn != Lsn(result.end.lsn.0 + 1)
-        {
-            // A whole batch, but not the next one: `observe_later` will find it.
-            break;
-        }
-        let len = frame.head.frame_len();
-        let end = Position {
-            lsn: Lsn(result.end.lsn.0 + u64::from(header.entries)),
-            batch: header.batch,
-            crc: frame.head.crc,
-            epoch: segment.epoch,
-            offset: (at + len) as u64,
-        };
-        let (offset, payload) = (at as u64, Arc::new(frame.payload.to_vec()));
-        sink(ReplayedBatch { header, offset, end, payload })?;
-        result.end = end;
+        let Some(batch) = next_batch(rest, at as u64, segment.epoch, result.end)? else { break };
+        at = batch.end.offset as usize;
+        result.end = batch.end;
         result.batches += 1;
-        at += len;
+        sink(batch)?;
     }
     Ok(at)
+}
+
+/// The batch that follows `end`, if the bytes `rest`, which stand at `at` of a segment, begin with
+/// it.
+fn next_batch(rest: &[u8], at: u64, epoch: Epoch, end: Position) -> Result<Option<ReplayedBatch>> {
+    let Ok(frame) = frame::read(FrameKind::Batch, epoch.0, rest) else { return Ok(None) };
+    let content = |e| Error::corrupt(segment::display_name(epoch), at, e);
+    let header: BatchHeader = frame.head.decode().map_err(content)?;
+    if header.batch != end.batch + 1
+        || header.previous_crc != end.crc
+        || header.epoch != epoch
+        || header.first_lsn != Lsn(end.lsn.0 + 1)
+    {
+        // A whole batch, but not the next one: `observe_later` will find it.
+        return Ok(None);
+    }
+    let end = Position {
+        lsn: Lsn(end.lsn.0 + u64::from(header.entries)),
+        batch: header.batch,
+        crc: frame.head.crc,
+        epoch,
+        offset: at + frame.head.frame_len() as u64,
+    };
+    let payload = Arc::new(frame.payload.to_vec());
+    Ok(Some(ReplayedBatch { header, offset: at, end, payload }))
+}
+
+/// Reads on in the segment where an earlier [`replay`] has ended, at `end`, beside a writer. Looks
+/// at what is new alone, so that a look costs the same wherever the segment is.
+///
+/// `None` when the zeros of the unused part do not stand behind what is new: then `replay` has to
+/// judge. What is damaged farther behind is seen by the next replay, at the latest when the
+/// store's applied position has moved.
+///
+/// # Errors
+///
+/// I/O errors, and those of `sink`.
+pub(crate) fn read_on(
+    dir: &dyn Dir,
+    end: Position,
+    sink: &mut dyn FnMut(ReplayedBatch) -> Result<()>,
+) -> Result<Option<Position>> {
+    const WINDOW_BYTES: usize = 64 << 10;
+    const ZEROS_BYTES: usize = 4 << 10;
+    let failed = |e| Error::io(format_args!("cannot read {}", segment::display_name(end.epoch)), e);
+    let file = dir.open(&segment::name(end.epoch), OpenMode::Read).map_err(failed)?;
+    let mut end = end;
+    let mut window = vec![0; WINDOW_BYTES];
+    loop {
+        let filled = crate::io::read_full_at(&*file, &mut window, end.offset).map_err(failed)?;
+        let mut rest = window.get(..filled).unwrap_or_default();
+        let begun = end;
+        while let Some(batch) = next_batch(rest, end.offset, end.epoch, end)? {
+            rest = rest.get((batch.end.offset - end.offset) as usize..).unwrap_or_default();
+            end = batch.end;
+            sink(batch)?;
+        }
+        let ahead = rest.get(..ZEROS_BYTES);
+        if ahead.is_some_and(|ahead| ahead.iter().all(|b| *b == 0)) {
+            return Ok(Some(end));
+        }
+        // A batch that reaches beyond the window, or the end of the segment.
+        if end == begun {
+            return Ok(None);
+        }
+    }
 }
 
 /// Whether a close record of exactly this position stands at `at`.

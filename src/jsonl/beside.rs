@@ -49,19 +49,27 @@ impl Beside {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let in_own_dir = name == place::TRANSCRIPT;
-        let (meta, lock) = match in_own_dir {
-            true => (dir.join(place::META), dir.join(place::LOCK)),
-            false => (dir.join(format!("{stem}.meta.json")), dir.join(format!("{stem}.lock"))),
+        let lock = match in_own_dir {
+            true => dir.join(place::LOCK),
+            false => dir.join(format!("{stem}.lock")),
         };
         beside.session = match in_own_dir {
             true => dir.file_name().map(|name| name.to_string_lossy().into_owned()),
             false => Some(stem.strip_prefix("transcript-").unwrap_or(&stem).to_owned()),
         };
         beside.attributes.workspace = workspace(dir, in_own_dir);
-        beside.read_meta(&meta);
+        beside.read_meta(&Beside::meta_path(&path));
         beside.read_lock(&lock);
         beside.check_mode(&path);
         beside
+    }
+
+    /// Where the description of the transcript at `path` stands, if there is one.
+    pub(super) fn meta_path(path: &Path) -> PathBuf {
+        match path.file_name().is_some_and(|name| name == place::TRANSCRIPT) {
+            true => path.with_file_name(place::META),
+            false => path.with_extension("meta.json"),
+        }
     }
 
     fn note(&mut self, code: Code, message: String) {

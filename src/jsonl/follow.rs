@@ -1,8 +1,9 @@
 //! Files that another program writes, brought into the log as they grow.
 //!
-//! A look at a file that has grown reads what is new, not what was there. A last line that is cut
-//! off is left alone while it is being written; when nothing has come for a while it is taken as
-//! what it is, and if the line is written to its end after all, that stands in its place.
+//! A look at a file that has grown reads what is new, not what was there. What may be the middle of
+//! a change is left alone until nothing has come for a while: a last line that is cut off, a file
+//! without a record yet, a file that is shorter than it was. Then it is taken as what it is; if a
+//! cut-off line is written to its end after all, that stands in its place.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,9 @@ use super::beside::Beside;
 use super::discover::Found;
 use super::import::{ImportOptions, Standing, import_standing};
 use super::report::{FileReport, Outcome};
+use super::stamp::Stamp;
 
-/// How long a cut-off last line is waited for.
+/// How long the end of a change is waited for.
 const SETTLED: Duration = Duration::from_secs(2);
 
 /// Keeps sessions in step with files.
@@ -28,11 +30,13 @@ pub struct Follower<'l> {
     files: HashMap<PathBuf, Followed>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Followed {
-    len: u64,
+    stamp: Stamp,
+    /// Of the description beside it.
+    meta: Option<Stamp>,
     standing: Option<Standing>,
-    /// Since when the file has been as it is, with a cut-off last line that was left alone.
+    /// Since when the file has been as it is, with something that was left alone.
     held_since: Option<Instant>,
 }
 
@@ -42,7 +46,7 @@ impl<'l> Follower<'l> {
         Follower { log, options, files: HashMap::new() }
     }
 
-    /// Looks at a file; `None` when nothing has changed since the last look.
+    /// Looks at a file; `None` when there is nothing new to tell.
     ///
     /// # Errors
     ///
@@ -50,41 +54,45 @@ impl<'l> Follower<'l> {
     pub fn look(&mut self, path: &Path) -> Result<Option<FileReport>> {
         let failed = |error| Error::from_io("cannot open", path, error);
         let known = self.files.remove(path);
-        let is_first = known.is_none();
-        let mut followed = known.unwrap_or_default();
         let file = StdDir::open_file(path).map_err(failed)?;
-        let len = file.len().map_err(failed)?;
-        let settled = followed.held_since.is_some_and(|since| since.elapsed() >= SETTLED);
-        if len == followed.len && !is_first && !settled {
-            self.files.insert(path.to_owned(), followed);
+        let missing = || failed(std::io::ErrorKind::NotFound.into());
+        let stamp = Stamp::of(path).ok_or_else(missing)?;
+        let meta = Stamp::of(&Beside::meta_path(path));
+        let same = known.as_ref().is_some_and(|known| known.stamp == stamp && known.meta == meta);
+        let held = known.as_ref().and_then(|known| known.held_since).filter(|_| same);
+        let settled = held.is_some_and(|since| since.elapsed() >= SETTLED);
+        if same && !settled {
+            self.files.extend(known.map(|known| (path.to_owned(), known)));
             return Ok(None);
         }
-        if path.extension().is_some_and(|extension| extension == "json") {
-            // Documents are written whole.
-            self.files.insert(path.to_owned(), Followed { len, ..followed });
-            let found = Found { path: path.to_owned() };
-            return found.import(Some(self.log), &self.options, &mut |_| {}).map(Some);
-        }
+        let is_first = known.is_none();
+        // Another file, or one that was changed without growing, is compared from its start.
+        let standing = known.and_then(|known| {
+            let grown = known.stamp.inode == stamp.inode && known.stamp.len <= stamp.len;
+            let only_meta = known.stamp == stamp;
+            known.standing.filter(|_| grown && (known.stamp.len < stamp.len || only_meta))
+        });
+        let is_document = path.extension().is_some_and(|extension| extension == "json");
         let mut options = self.options.clone();
-        options.beside = Beside::of(path);
-        options.hold_tail = !(settled && len == followed.len);
-        let standing = followed.standing.take();
-        let (report, standing) = import_standing(self.log, file, &options, standing, &mut |_| {})?;
-        // A file without a record yet may get one.
-        let refused = report.outcome == Outcome::Refused;
-        let held = options.hold_tail && (refused || report.bytes < len);
-        followed.held_since = match (held, followed.held_since) {
-            (true, Some(since)) if len == followed.len => Some(since),
-            (true, _) => Some(Instant::now()),
-            (false, _) => None,
+        options.hold_tail = !settled;
+        let (report, standing) = if is_document {
+            // Documents are written whole.
+            let found = Found { path: path.to_owned() };
+            (found.import(Some(self.log), &options, &mut |_| {})?, None)
+        } else {
+            options.beside = Beside::of(path);
+            import_standing(self.log, file, &options, standing, &mut |_| {})?
         };
-        followed.len = len;
-        followed.standing = standing;
-        self.files.insert(path.to_owned(), followed);
+        let unfinished = match report.outcome {
+            Outcome::Refused | Outcome::Conflict => true,
+            _ => report.bytes < stamp.len && !is_document,
+        };
+        let held_since = (unfinished && !settled).then(|| held.unwrap_or_else(Instant::now));
         let news = match report.outcome {
-            Outcome::Refused => !held,
+            Outcome::Refused | Outcome::Conflict => held_since.is_none(),
             outcome => is_first || outcome != Outcome::Unchanged,
         };
+        self.files.insert(path.to_owned(), Followed { stamp, meta, standing, held_since });
         Ok(news.then_some(report))
     }
 
@@ -93,7 +101,12 @@ impl<'l> Follower<'l> {
         self.files.remove(path);
     }
 
-    /// The files whose last line is cut off and left alone for now: to be looked at again soon.
+    /// The followed files in a directory, for a change of something else in it.
+    pub fn files_in(&self, dir: &Path) -> Vec<PathBuf> {
+        self.files.keys().filter(|path| path.parent() == Some(dir)).cloned().collect()
+    }
+
+    /// The files with something that is left alone for now: to be looked at again soon.
     pub fn unsettled(&self) -> Vec<PathBuf> {
         let held = self.files.iter().filter(|(_, followed)| followed.held_since.is_some());
         held.map(|(path, _)| path.clone()).collect()

@@ -301,6 +301,18 @@ impl Import<'_> {
                 .with_context(&format!("session {id:?} has its first {head} events"))
                 .with_head(head));
         }
+        if let (Some(session), Some(log)) = (&session, self.log)
+            && standing.tally.seq > 0
+        {
+            // What stands beside the file may say something new where the file does not.
+            let attributes = self.attributes(standing.format);
+            let known = log.snapshot()?.session(&standing.id)?.map(|known| known.attributes);
+            let mut updated = known.clone().unwrap_or_default();
+            updated.update(&attributes);
+            if known.is_some_and(|known| known != updated) {
+                session.describe(&attributes)?;
+            }
+        }
         standing.checksum = self.source.checksum_before(standing.tally.offset)?;
         Ok(standing.tally.report())
     }

@@ -76,7 +76,8 @@ impl Place {
     }
 }
 
-/// Nothing is written through a link that stands below an export's directory: it could lead anywhere.
+/// Nothing is written through a link that stands below an export's directory: it could lead
+/// anywhere.
 fn refuse_link(dir: &dyn Dir, name: &str) -> io::Result<()> {
     let path = dir.path().join(name);
     match path.symlink_metadata() {

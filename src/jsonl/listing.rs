@@ -48,8 +48,8 @@ pub struct Listing {
 /// The longest line that is looked at.
 const LINE_BYTES_MAX: usize = 256 << 20;
 
-/// MyCodeAgent's transcripts in a directory: files called `transcript-*.jsonl` with an event. Newest
-/// first by the time of the last whole line, as text, then by file name.
+/// MyCodeAgent's transcripts in a directory: files called `transcript-*.jsonl` with an event.
+/// Newest first by the time of the last whole line, as text, then by file name.
 ///
 /// # Errors
 ///

@@ -68,8 +68,9 @@ pub fn migrate(workspace: &Path, home: &Path, dry_run: bool) -> Result<Migration
             continue;
         }
         if !dry_run {
-            create_private(&target).map_err(failed)?;
-            write_path_txt(workspace, &target).map_err(failed)?;
+            let cannot_create = |error| Error::from_io("cannot create", &target, error);
+            create_private(&target).map_err(cannot_create)?;
+            write_path_txt(workspace, &target).map_err(cannot_create)?;
             merge(&from, &to).map_err(failed)?;
             sync_dir(&target).and_then(|()| sync_dir(&former)).map_err(failed)?;
         }
@@ -85,7 +86,12 @@ fn obstacle(from: &Path, to: &Path) -> io::Result<Option<String>> {
     let kind = fs::symlink_metadata(from)?.file_type();
     if kind.is_dir() {
         if let Some(lock) = held_lock(from) {
-            let message = format!("process {} is writing {}", lock.pid, from.display());
+            let Lock { pid, host, .. } = lock;
+            let lock = from.join(place::LOCK);
+            let message = format!(
+                "process {pid} of host {host} may be writing it ({}); do it again when it has ended",
+                lock.display()
+            );
             return Ok(Some(message));
         }
         if fs::symlink_metadata(to).is_ok_and(|found| !found.is_dir()) {
@@ -99,6 +105,9 @@ fn obstacle(from: &Path, to: &Path) -> io::Result<Option<String>> {
         }
         return Ok(None);
     }
+    if !kind.is_file() && !kind.is_symlink() {
+        return Ok(Some(format!("{} is no file that can be moved", from.display())));
+    }
     let Ok(there) = fs::symlink_metadata(to) else { return Ok(None) };
     let is_same = kind.is_file() && there.is_file() && same_content(from, to)?;
     Ok((!is_same).then(|| format!("{} is there with another content", to.display())))
@@ -107,7 +116,7 @@ fn obstacle(from: &Path, to: &Path) -> io::Result<Option<String>> {
 /// The lock of a session that is being written.
 fn held_lock(dir: &Path) -> Option<Lock> {
     let text = fs::read_to_string(dir.join(place::LOCK)).ok()?;
-    Lock::parse(&text).filter(|lock| lock.is_proved_held(&place::host_name()))
+    Lock::parse(&text).filter(|lock| !lock.is_proved_stale(&place::host_name()))
 }
 
 fn same_content(a: &Path, b: &Path) -> io::Result<bool> {

@@ -4,14 +4,15 @@
 //! Files are only ever appended to; a line that is in a file is never written again. What a file
 //! holds is compared with the session when the mirror meets it, and from then on when its length is
 //! not what the mirror left. After a kill the file is a beginning of the session, and the mirror
-//! goes on there, in the middle of a line if need be. A file that is no beginning, because somebody
-//! else wrote to it, is left alone and reported, except that a torn last line is cut off. A torn
-//! end of a session is not written before it is settled.
+//! goes on there, in the middle of a line if need be. NUL bytes behind that, as a power failure can
+//! leave them, are cut off. A file that is no beginning, because somebody else wrote to it, is left
+//! alone and reported. A torn end of a session is not written before it is settled.
 //!
 //! Files are flushed when [`Mirror::flush`] is called; the log is what keeps the events.
 
 use std::collections::HashMap;
 use std::io::Read;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::entry::Seq;
@@ -24,6 +25,7 @@ use super::export::{DerivedLines, own_format, write_meta};
 use super::file_events::FileEvents;
 use super::layout::Place;
 use super::repair::tail;
+use super::stamp::Stamp;
 
 /// Keeps files below a directory in step with a log.
 ///
@@ -65,9 +67,11 @@ enum State {
         at: At,
         derived: Option<Box<DerivedLines>>,
         unflushed: bool,
+        /// As the mirror left the file.
+        stamp: Option<Stamp>,
     },
-    /// The file is something else.
-    Foreign,
+    /// The file is something else; this is what it was.
+    Foreign { path: PathBuf, stamp: Option<Stamp> },
 }
 
 /// How far a file goes.
@@ -134,6 +138,17 @@ impl Mirror {
         Ok(synced)
     }
 
+    /// Looks whether files are still as the mirror left them: those that are not are compared, made
+    /// again or reported at the next [`Mirror::sync`]. Returns whether there are any.
+    pub fn check(&mut self) -> bool {
+        let before = self.sessions.len();
+        self.sessions.retain(|_, mirrored| match &mirrored.state {
+            State::InStep { dir, name, stamp, .. } => *stamp == Stamp::of(&dir.path().join(name)),
+            State::Foreign { path, stamp } => *stamp == Stamp::of(path),
+        });
+        self.sessions.len() < before
+    }
+
     /// Flushes the files that were appended to since the last time.
     ///
     /// # Errors
@@ -145,6 +160,11 @@ impl Mirror {
                 && *unflushed
             {
                 let flushed = dir.open(name, OpenMode::Write).and_then(|file| file.sync_data());
+                // One that is gone is made again, and flushed then.
+                let flushed = match flushed {
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                    other => other,
+                };
                 flushed.map_err(|e| Error::from_io("cannot flush", dir.path().join(name), e))?;
                 *unflushed = false;
             }
@@ -155,35 +175,43 @@ impl Mirror {
     /// Appends what the file of a session is behind; returns how many bytes.
     fn sync_session(&mut self, snapshot: &Snapshot, session: &SessionInfo) -> Result<u64> {
         let known = self.sessions.remove(&session.id);
-        if let Some(Mirrored { state: State::Foreign, .. }) = known {
-            self.sessions.insert(
-                session.id.clone(),
-                Mirrored { seen: session.events, state: State::Foreign },
-            );
-            return Ok(0);
+        if let Some(Mirrored { state: State::Foreign { path, stamp }, .. }) = known {
+            if stamp == Stamp::of(&path) {
+                let state = State::Foreign { path, stamp };
+                self.sessions.insert(session.id.clone(), Mirrored { seen: session.events, state });
+                return Ok(0);
+            }
+            return self.sync_session(snapshot, session);
         }
         let format = own_format(snapshot, &session.id)?;
         let place = Place::of(session, format);
         let path = self.root.path().join(place.path());
         let failed = |error| Error::from_io("cannot write", &path, error);
         let created = place.create(&self.root).map_err(failed)?;
+        let as_left = |stamp: &Option<Stamp>| *stamp == Stamp::of(&path);
         let (dir, mut at, mut derived) = match known.map(|known| known.state) {
-            Some(State::InStep { dir, at, derived, .. }) => (dir, at, derived),
+            Some(State::InStep { dir, at, derived, stamp, .. }) if as_left(&stamp) => {
+                (dir, at, derived)
+            }
             _ => {
                 let is_recursive = format.is_some_and(|format| format.name() == Recursive.name());
                 (created, At::default(), is_recursive.then(Box::default))
             }
         };
         let file = dir.open(&place.file, OpenMode::Create).map_err(failed)?;
-        if file.len().map_err(failed)? != at.len {
+        if at.len == 0 || file.len().map_err(failed)? != at.len {
             // Met for the first time, or changed by somebody else.
             match compare(snapshot, &session.id, &file, &mut derived)? {
                 Some(found) => at = found,
                 None => {
-                    let mirrored = Mirrored { seen: session.events, state: State::Foreign };
+                    let message = format!(
+                        "{} is not what the log holds; it is left as it is",
+                        path.display()
+                    );
+                    let stamp = Stamp::of(&path);
+                    let state = State::Foreign { path: path.clone(), stamp };
+                    let mirrored = Mirrored { seen: session.events, state };
                     self.sessions.insert(session.id.clone(), mirrored);
-                    let path = path.display();
-                    let message = format!("{path} is not what the log holds; it is left as it is");
                     return Err(Error::new(ErrorKind::Conflict, message).with_hint(
                         "move the file away, or replace it with `eventlog export --force`",
                     ));
@@ -208,7 +236,8 @@ impl Mirror {
             write_meta(&dir, session, derived.so_far())?;
         }
         let unflushed = at.len != before;
-        let state = State::InStep { dir, name: place.file, at, derived, unflushed };
+        let stamp = Stamp::of(&path);
+        let state = State::InStep { dir, name: place.file, at, derived, unflushed, stamp };
         self.sessions.insert(session.id.clone(), Mirrored { seen: session.events, state });
         Ok(at.len - before)
     }
@@ -241,8 +270,7 @@ impl Appended<'_> {
 }
 
 /// Where the session goes on behind what the file holds; `None` when the file is not a beginning of
-/// it. A torn end that is none of the session's is cut off, by the rule of the original programs,
-/// when all the rest is a beginning.
+/// it. NUL bytes at its end are cut off when all the rest is a beginning.
 fn compare(
     snapshot: &Snapshot,
     id: &str,
@@ -254,10 +282,15 @@ fn compare(
     if let Some(at) = beginning(snapshot, id, file, size, derived)? {
         return Ok(Some(at));
     }
-    let whole_lines = size - tail(&**file, size)?.len() as u64;
-    let at = beginning(snapshot, id, file, whole_lines, derived)?.filter(|at| at.part == 0);
+    // A power failure can leave NUL bytes behind what was written.
+    let end = tail(&**file, size)?;
+    let padding = end.iter().rev().take_while(|b| **b == 0).count() as u64;
+    if padding == 0 {
+        return Ok(None);
+    }
+    let at = beginning(snapshot, id, file, size - padding, derived)?;
     if at.is_some() {
-        file.set_len(whole_lines).map_err(cannot_read)?;
+        file.set_len(size - padding).map_err(cannot_read)?;
     }
     Ok(at)
 }

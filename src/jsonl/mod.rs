@@ -29,6 +29,7 @@ mod mirror;
 mod repair;
 mod report;
 mod scan;
+mod stamp;
 mod verify;
 
 pub use beside::Beside;

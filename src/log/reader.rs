@@ -1,18 +1,21 @@
 //! A log that is open for reading alone, beside a process that writes it, or without one.
 //!
-//! A reader takes no lock of ours and writes nothing. Each view is made anew: the store as it is,
-//! then the journal's batches above its applied position. If a checkpoint moved that position
-//! meanwhile, the segments that were read may have been recycled under the reader's hands, and it
-//! starts again.
+//! A reader takes no lock of ours and writes nothing. A view is the store as it is, then the
+//! journal's batches above its applied position. Batches that an earlier view has read are not read
+//! again while that position stays where it is: a batch that was seen whole never changes. If a
+//! checkpoint moves the position, the segments that were read may have been recycled under the
+//! reader's hands, and it starts again.
 
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::Dir;
-use crate::journal;
-use crate::journal::recover::{self, Mode, Verdict};
+use crate::journal::recover::{self, Mode, ReplayedBatch, Verdict};
+use crate::journal::{self, Applied};
 use crate::memtable::Memtable;
 use crate::store::{self, Presence, Store};
 
@@ -25,6 +28,8 @@ pub(crate) struct Reader {
     dir: Arc<dyn Dir>,
     pub(super) store: Store,
     pub(super) max_entry_bytes: usize,
+    /// What has been read of the journal, above this applied position.
+    journal_read: Mutex<Option<(Applied, Arc<Memtable>)>>,
 }
 
 /// Damage seen beside a writer may be a batch in the making: look again this often, this far apart.
@@ -50,7 +55,8 @@ impl Reader {
             });
         }
         let store = Store::open_read_only(dir.clone(), options.cache_bytes)?;
-        Ok(Reader { dir, store, max_entry_bytes: options.max_entry_bytes })
+        let max_entry_bytes = options.max_entry_bytes;
+        Ok(Reader { dir, store, max_entry_bytes, journal_read: Mutex::new(None) })
     }
 
     pub(super) fn snapshot(&self) -> Result<Snapshot> {
@@ -92,7 +98,11 @@ impl Reader {
         let had_writer = self.has_writer()?;
         let reader = self.store.reader()?;
         let applied = reader.applied();
-        let memtable = Memtable::new(applied.end);
+        let mut journal_read = self.journal_read.lock();
+        let memtable = match journal_read.take() {
+            Some((then, memtable)) if then == applied => memtable,
+            _ => Arc::new(Memtable::new(applied.end)),
+        };
         let journal = match self.dir.subdir(journal::DIR, false) {
             // A log whose creation was cut off: nothing was ever written.
             Err(e) if e.kind() == io::ErrorKind::NotFound && applied.opened.0 == 0 => {
@@ -108,12 +118,27 @@ impl Reader {
             }
             other => other.map_err(|e| Error::io("cannot open the journal's directory", e))?,
         };
-        let read = recover::replay(&*journal, self.store.id(), applied, Mode::Follow, &mut |b| {
-            memtable.apply_replayed(&b)
-        });
+        let mut add = |batch: ReplayedBatch| memtable.apply_replayed(&batch);
+        // Where something has been read before, only what is new.
+        let read_on = match had_writer && memtable.end() != applied.end {
+            true => recover::read_on(&*journal, memtable.end(), &mut add)?,
+            false => None,
+        };
+        if let Some(end) = read_on {
+            if self.store.applied()? != applied {
+                return Ok(None);
+            }
+            *journal_read = Some((applied, memtable.clone()));
+            return Ok(Some(Snapshot::new(reader, vec![memtable], end)));
+        }
+        // INVARIANT I6: the memtable ends behind the last batch that is in it, also after an error.
+        let from = Applied { end: memtable.end(), ..applied };
+        let read = recover::replay(&*journal, self.store.id(), from, Mode::Follow, &mut add);
         if self.store.applied()? != applied {
             return Ok(None);
         }
+        *journal_read = Some((applied, memtable.clone()));
+        drop(journal_read);
         let read = read?;
         if let Some(dropped) = &read.dropped {
             // Beside a writer that is a batch in the making. Without one it is what a crash left: a
@@ -126,6 +151,6 @@ impl Reader {
                 _ => return Err(recover::ambiguous(dropped)),
             }
         }
-        Ok(Some(Snapshot::new(reader, vec![Arc::new(memtable)], read.end)))
+        Ok(Some(Snapshot::new(reader, vec![memtable], read.end)))
     }
 }

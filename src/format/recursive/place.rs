@@ -101,6 +101,13 @@ impl Lock {
         self.host == this_host && self.is_running() && !self.is_recycled()
     }
 
+    /// Whether the process can be seen to be gone: it was one of this host, and is not running, or
+    /// another process has its number now.
+    pub fn is_proved_stale(&self, this_host: &str) -> bool {
+        let recycled = self.since_unix_seconds > 0 && self.is_recycled();
+        self.host == this_host && (!self.is_running() || recycled)
+    }
+
     fn is_running(&self) -> bool {
         // Where there is no /proc a process is taken to be running.
         !Path::new("/proc/self").exists() || self.proc().exists()
