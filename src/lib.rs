@@ -59,6 +59,7 @@
 
 mod entry;
 mod error;
+pub mod event;
 mod finding;
 pub mod format;
 mod frame;
@@ -67,6 +68,7 @@ mod journal;
 pub mod jsonl;
 mod log;
 mod memtable;
+pub mod resume;
 mod store;
 
 pub use entry::{Entry, Kind, Seq, StoredEntry, Terminator};

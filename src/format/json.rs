@@ -38,6 +38,20 @@ pub(super) fn fields<'l, const N: usize>(
     }
 }
 
+/// The keys and raw values of an object's members, in order; nothing where `raw` is none.
+pub(super) fn members(raw: &str) -> Vec<(Cow<'_, str>, &str)> {
+    let mut members = Vec::new();
+    let mut walker = Walker::default();
+    walker.walk(raw.as_bytes(), 0, &mut |path, value| {
+        if let Some(key) = path.only_key() {
+            let quoted = raw.get(key.start.saturating_sub(1)..key.end + 1);
+            let key = quoted.and_then(string).unwrap_or_default();
+            members.push((key, raw.get(value).unwrap_or_default()));
+        }
+    });
+    members
+}
+
 /// The raw elements of an array; nothing where `raw` is none.
 pub(super) fn elements(raw: &str) -> Vec<&str> {
     let mut elements = Vec::new();

@@ -151,6 +151,21 @@ pub(crate) fn raw_field<'l>(line: &'l [u8], key: &str) -> Option<&'l str> {
     found
 }
 
+/// The members of an object, in order, as they stand there; nothing of anything else.
+pub(crate) fn json_members(raw: &str) -> Vec<(Cow<'_, str>, &str)> {
+    json::members(raw)
+}
+
+/// The elements of an array; nothing of anything else.
+pub(crate) fn json_elements(raw: &str) -> Vec<&str> {
+    json::elements(raw)
+}
+
+/// The text of a string.
+pub(crate) fn json_text(raw: &str) -> Option<Cow<'_, str>> {
+    json::string(raw)
+}
+
 /// A format of session files.
 pub trait Format: std::fmt::Debug + Send + Sync {
     /// Its name in reports.

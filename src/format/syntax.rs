@@ -78,6 +78,14 @@ impl<'l> Path<'_, 'l> {
         last.is_object && Path { bytes: self.bytes, levels: outer }.is(keys)
     }
 
+    /// Where the member's key stands, when it is a member of the value itself.
+    pub(crate) fn only_key(&self) -> Option<Range<usize>> {
+        match self.levels {
+            [level] if level.is_object => Some(level.key.clone()),
+            _ => None,
+        }
+    }
+
     /// The member's own key, as it stands there.
     pub(crate) fn last_key(&self) -> String {
         let key = self.levels.last().and_then(|level| self.bytes.get(level.key.clone()));

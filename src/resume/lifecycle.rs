@@ -1,0 +1,133 @@
+//! What became of the tool calls: the lifecycle facts of each.
+//!
+//! Two readings. [`Reading::Original`] merges all facts of one call id in a run, as MyCodeAgent
+//! does: which statuses occur counts, not their order. [`Reading::Default`] attaches facts to the
+//! open call of an id, in order: when an id is used again, a second, unfinished call is
+//! uncertain, never a success, and what comes after the end of a call does not change its end.
+
+use crate::entry::{Kind, Seq};
+use crate::event::{Event, Json};
+
+/// How lifecycle facts are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reading {
+    /// Facts belong to the open call of their id, in order.
+    #[default]
+    Default,
+    /// All facts of an id in a run are merged, as MyCodeAgent does it.
+    Original,
+}
+
+impl Reading {
+    /// The name in `--json` output.
+    ///
+    /// ```
+    /// assert_eq!(eventlog::resume::Reading::Default.name(), "default");
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Reading::Default => "default",
+            Reading::Original => "original",
+        }
+    }
+}
+
+/// How far a call got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Stage {
+    /// There are facts, and none of them says anything of the below.
+    Unknown,
+    /// Asked for, not begun.
+    Requested,
+    /// Begun, and nobody knows how it ended.
+    Started,
+    /// Ended in failure.
+    Failed,
+    /// Ended well.
+    Completed,
+}
+
+/// What is known of one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lifecycle {
+    /// The run that it belongs to.
+    pub run: String,
+    /// The call's id.
+    pub call_id: String,
+    /// The tool; the last name that is not empty.
+    pub tool: String,
+    /// How far it got.
+    pub stage: Stage,
+    /// The payload of its last fact.
+    pub payload: Json,
+    /// The step of its last fact.
+    pub step: i64,
+    /// Its first and its last fact.
+    pub seqs: (Seq, Seq),
+}
+
+fn stage_of(status: &str) -> Stage {
+    match status {
+        "requested" => Stage::Requested,
+        "started" => Stage::Started,
+        "failed" => Stage::Failed,
+        "completed" => Stage::Completed,
+        _ => Stage::Unknown,
+    }
+}
+
+/// The calls that `events` have lifecycle facts of, in the order of their first facts.
+pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
+    let mut calls: Vec<Lifecycle> = Vec::new();
+    // The latest call of a run and an id.
+    let mut latest: std::collections::HashMap<(String, String), usize> = [].into();
+    for event in events.iter().filter(|event| event.kind == Kind::ToolLifecycle) {
+        let call_id = event.field("tool_call_id");
+        if call_id.is_empty() {
+            continue;
+        }
+        let stage = stage_of(&event.field("status"));
+        let key = (event.run.clone(), call_id.clone());
+        let known = latest.get(&key).copied().and_then(|index| calls.get_mut(index));
+        let open = known.filter(|call| reading == Reading::Original || belongs(stage, call));
+        let Some(call) = open else {
+            latest.insert(key, calls.len());
+            calls.push(Lifecycle {
+                run: event.run.clone(),
+                call_id,
+                tool: event.field("tool_name"),
+                stage,
+                payload: event.payload.clone(),
+                step: event.step,
+                seqs: (event.seq, event.seq),
+            });
+            continue;
+        };
+        let tool = event.field("tool_name");
+        if !tool.is_empty() {
+            call.tool = tool;
+        }
+        call.seqs.1 = event.seq;
+        // In the default reading the end of a call keeps its result.
+        let ended = call.stage >= Stage::Failed;
+        if reading == Reading::Original || !ended {
+            call.payload = event.payload.clone();
+            call.step = event.step;
+        }
+        call.stage =
+            call.stage.max(if ended && reading == Reading::Default { call.stage } else { stage });
+    }
+    calls
+}
+
+/// Whether a fact can be one of this call, or is the first of another call with the same id.
+fn belongs(stage: Stage, call: &Lifecycle) -> bool {
+    match stage {
+        Stage::Unknown | Stage::Failed | Stage::Completed => true,
+        Stage::Requested => call.stage <= Stage::Requested,
+        Stage::Started => call.stage <= Stage::Started,
+    }
+}

@@ -1,0 +1,298 @@
+//! The state of a session as its host resumes it.
+
+use serde::Serialize;
+
+use crate::entry::{Kind, Seq};
+use crate::event::{Event, Json};
+
+use super::lifecycle::{Lifecycle, Reading, Stage, lifecycles};
+use super::observe::{Synthetic, observation};
+use super::policy::ReplayPolicy;
+
+/// A message of the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Message {
+    /// Who speaks.
+    pub role: Json,
+    /// What.
+    pub content: Json,
+    /// What is known beside it.
+    pub metadata: Json,
+}
+
+/// Why the agent loop is where it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Transition {
+    /// One of the reasons that the loop knows.
+    pub reason: String,
+    /// What is known of it.
+    pub details: Json,
+}
+
+/// Where the agent loop is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct LoopState {
+    /// The largest step.
+    pub step: i64,
+    /// User messages, those that were put in on the user's behalf too.
+    pub turn_count: u64,
+    /// `auto`.
+    pub tool_choice: &'static str,
+    /// The last transition.
+    pub transition: Option<Transition>,
+}
+
+/// A call that was asked for and never begun.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct PendingCall {
+    /// Its id.
+    pub tool_call_id: String,
+    /// The tool.
+    pub tool_name: String,
+    /// Of its last fact.
+    pub step: i64,
+    /// Of its last fact.
+    pub payload: Json,
+}
+
+/// A call that was begun, and nobody knows how it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct UncertainAction {
+    /// The tool.
+    pub tool_name: String,
+    /// Its id.
+    pub tool_call_id: String,
+    /// Of its last fact.
+    pub step: i64,
+    /// Of its last fact.
+    pub payload: Json,
+    /// Whether the caller's policy lets it be done again.
+    pub replay_allowed: bool,
+    /// Its last fact.
+    pub seq: Seq,
+}
+
+/// Everything that a host needs to go on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct State {
+    /// The whole history, with an answer for every call that has none.
+    pub history_messages: Vec<Message>,
+    /// Where the loop is.
+    pub loop_state: LoopState,
+    /// The last checkpoint that is no import of a former snapshot.
+    pub checkpoint: Option<Json>,
+    /// The last end of a run.
+    pub terminal: Option<Json>,
+    /// The end of each run, in the order of the runs.
+    #[serde(serialize_with = "as_map")]
+    pub terminal_by_run: Vec<(String, Option<Json>)>,
+    /// Calls that were never begun.
+    pub pending_tool_calls: Vec<PendingCall>,
+    /// Calls that were begun, and nobody knows how they ended.
+    pub uncertain_actions: Vec<UncertainAction>,
+    /// By call id; a later one replaces an earlier one.
+    #[serde(serialize_with = "as_map")]
+    pub completed_tool_results: Vec<(String, Json)>,
+    /// By call id; a later one replaces an earlier one.
+    #[serde(serialize_with = "as_map")]
+    pub failed_tool_results: Vec<(String, Json)>,
+    /// What checkpoints have kept, merged at the top level.
+    pub runtime_state: Json,
+}
+
+fn as_map<V: Serialize, S: serde::Serializer>(
+    pairs: &[(String, V)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
+}
+
+/// The reasons that the agent loop knows.
+const REASONS: [&str; 13] = [
+    "user_input",
+    "context_compacted",
+    "model_empty_retry",
+    "model_empty_failed",
+    "model_recovery_retry",
+    "model_recovery_failed",
+    "model_returned_tool_calls",
+    "tools_executed",
+    "model_returned_final",
+    "stop_hook_blocking",
+    "max_steps_exceeded",
+    "token_budget_exceeded",
+    "unrecoverable_error",
+];
+
+impl State {
+    /// The state after `events`.
+    pub(super) fn of(events: &[Event], reading: Reading, policy: &dyn ReplayPolicy) -> State {
+        let calls = lifecycles(events, reading);
+        let of_kind = |kind: Kind| events.iter().filter(move |event| event.kind == kind);
+        let mut state = State {
+            history_messages: history(events, &calls, reading),
+            loop_state: LoopState {
+                step: events.iter().map(|event| event.step).max().unwrap_or(0).max(0),
+                turn_count: of_kind(Kind::Message).filter(|e| e.role() == "user").count() as u64,
+                tool_choice: "auto",
+                transition: of_kind(Kind::StateTransition).next_back().map(transition),
+            },
+            checkpoint: of_kind(Kind::Checkpoint)
+                .rfind(|event| !is_legacy(event))
+                .map(|event| event.payload.clone()),
+            terminal: of_kind(Kind::Terminal).next_back().map(|event| event.payload.clone()),
+            terminal_by_run: terminal_by_run(events),
+            pending_tool_calls: Vec::new(),
+            uncertain_actions: Vec::new(),
+            completed_tool_results: Vec::new(),
+            failed_tool_results: Vec::new(),
+            runtime_state: runtime_state(of_kind(Kind::Checkpoint)),
+        };
+        for call in &calls {
+            state.add_call(call, policy);
+        }
+        state
+    }
+
+    fn add_call(&mut self, call: &Lifecycle, policy: &dyn ReplayPolicy) {
+        let (tool_call_id, tool_name) = (call.call_id.clone(), call.tool.clone());
+        let (step, payload) = (call.step, call.payload.clone());
+        let result = || match payload.get("tool_name") {
+            Some(_) => payload.clone(),
+            None => payload.with("tool_name", &Json::string(&call.tool)),
+        };
+        match call.stage {
+            Stage::Completed => put(&mut self.completed_tool_results, tool_call_id, result()),
+            Stage::Failed => put(&mut self.failed_tool_results, tool_call_id, result()),
+            Stage::Started => self.uncertain_actions.push(UncertainAction {
+                replay_allowed: policy.may_replay(&call.tool, &payload),
+                tool_name,
+                tool_call_id,
+                step,
+                payload,
+                seq: call.seqs.1,
+            }),
+            Stage::Requested => {
+                let pending = PendingCall { tool_call_id, tool_name, step, payload };
+                self.pending_tool_calls.push(pending);
+            }
+            Stage::Unknown => {}
+        }
+    }
+}
+
+fn put(pairs: &mut Vec<(String, Json)>, key: String, value: Json) {
+    match pairs.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, known)) => *known = value,
+        None => pairs.push((key, value)),
+    }
+}
+
+fn is_legacy(event: &Event) -> bool {
+    event.payload.get("legacy_snapshot_import").is_some_and(|flag| flag.as_str() == "true")
+}
+
+fn transition(event: &Event) -> Transition {
+    let reason = event.field("reason");
+    let reason = match reason.as_str() {
+        "" => "user_input".to_owned(),
+        known if REASONS.contains(&known) => reason,
+        _ => "unrecoverable_error".to_owned(),
+    };
+    let details = event.payload.get("details").filter(Json::is_object);
+    Transition { reason, details: details.unwrap_or_else(Json::object) }
+}
+
+fn terminal_by_run(events: &[Event]) -> Vec<(String, Option<Json>)> {
+    let mut runs: Vec<(String, Option<Json>)> = Vec::new();
+    for event in events {
+        if runs.last().is_none_or(|(run, _)| *run != event.run)
+            && !runs.iter().any(|(run, _)| *run == event.run)
+        {
+            runs.push((event.run.clone(), None));
+        }
+        if event.kind == Kind::Terminal
+            && let Some((_, end)) = runs.iter_mut().find(|(run, _)| *run == event.run)
+        {
+            *end = Some(event.payload.clone());
+        }
+    }
+    runs
+}
+
+fn runtime_state<'e>(checkpoints: impl Iterator<Item = &'e Event>) -> Json {
+    let mut merged: Vec<(String, Json)> = Vec::new();
+    for event in checkpoints {
+        let kept = event.payload.get("runtime_state").filter(Json::is_object);
+        for (key, value) in kept.map(|kept| kept.members()).unwrap_or_default() {
+            put(&mut merged, key, value);
+        }
+    }
+    Json::from_members(&merged)
+}
+
+/// The messages, and behind the answers that directly follow a message with calls one for each call
+/// that has none there.
+fn history(events: &[Event], calls: &[Lifecycle], reading: Reading) -> Vec<Message> {
+    let messages: Vec<&Event> = events.iter().filter(|event| event.kind == Kind::Message).collect();
+    let mut history = Vec::new();
+    // How many messages have made a call of this id in this run.
+    let mut made: std::collections::HashMap<(String, String), usize> = [].into();
+    let mut rest = messages.as_slice();
+    while let Some((message, after)) = rest.split_first() {
+        history.push(as_message(message));
+        rest = after;
+        let made_calls = message.calls();
+        if message.role() != "assistant" || made_calls.is_empty() {
+            continue;
+        }
+        let row = rest.iter().take_while(|event| event.role() == "tool").count();
+        let (answers, after) = rest.split_at(row);
+        rest = after;
+        history.extend(answers.iter().map(|answer| as_message(answer)));
+        let answered: Vec<String> = answers
+            .iter()
+            .map(|answer| {
+                answer.metadata().get("tool_call_id").map(|id| id.id()).unwrap_or_default()
+            })
+            .collect();
+        for call in made_calls {
+            let count = made.entry((message.run.clone(), call.id.clone())).or_default();
+            let nth = std::mem::replace(count, *count + 1);
+            if call.id.is_empty() || answered.contains(&call.id) {
+                continue;
+            }
+            let mut known = calls.iter().filter(|c| c.run == message.run && c.call_id == call.id);
+            let known = match reading {
+                Reading::Original => known.next(),
+                Reading::Default => known.nth(nth),
+            };
+            let (content, _): (String, Synthetic) = observation(known, reading);
+            let tool = known.map(|call| call.tool.clone()).filter(|tool| !tool.is_empty());
+            let tool = tool.unwrap_or(call.name);
+            let tool = if tool.is_empty() { "unknown_tool".to_owned() } else { tool };
+            let metadata = Json::object()
+                .with("tool_name", &Json::string(&tool))
+                .with("tool_call_id", &Json::string(&call.id))
+                .with("recovered", &Json::raw("true"));
+            let (role, content) = (Json::string("tool"), Json::string(&content));
+            history.push(Message { role, content, metadata });
+        }
+    }
+    history
+}
+
+fn as_message(event: &Event) -> Message {
+    let run = Json::string(&event.run);
+    Message {
+        role: event.payload.get("role").unwrap_or_else(|| Json::string("assistant")),
+        content: event.payload.get("content").unwrap_or_else(|| Json::string("")),
+        metadata: event.metadata().with("_transcript_run_id", &run),
+    }
+}

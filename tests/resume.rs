@@ -1,0 +1,238 @@
+//! The state of a resumed session, in the original's reading, against what the original made of the
+//! same files. Wording is not compared, structures are.
+//!
+//! The data stands beside the project: `EVENTLOG_GOLDEN` names the folder; without it the test says
+//! that it was skipped.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a test"
+)]
+
+use std::path::Path;
+
+use eventlog::EventLog;
+use eventlog::event::Json;
+use eventlog::jsonl::{self, ImportOptions};
+use eventlog::resume::{self, AllButWriters, Reading, ResumeOptions, State};
+use serde_json::{Value, json};
+
+/// A value in the encoding of the golden data: what JSON cannot say is an object with one key.
+fn encoded(value: &Json) -> Value {
+    if value.is_object() {
+        let members = value.members().into_iter();
+        return Value::Object(members.map(|(k, v)| (escaped(&k), encoded(&v))).collect());
+    }
+    let raw = value.as_str();
+    match raw.as_bytes()[0] {
+        b'[' => Value::Array(value.elements().iter().map(encoded).collect()),
+        b'"' => Value::String(value.text().unwrap().into_owned()),
+        b't' | b'f' | b'n' => serde_json::from_str(raw).unwrap(),
+        b'N' => json!({"$float": "nan"}),
+        b'I' => json!({"$float": "inf"}),
+        _ if raw == "-Infinity" => json!({"$float": "-inf"}),
+        _ => number(raw),
+    }
+}
+
+fn number(raw: &str) -> Value {
+    if raw == "-0" {
+        return json!(0);
+    }
+    if raw.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+        return match serde_json::from_str::<Value>(raw) {
+            Ok(value) if value.is_i64() || value.is_u64() => value,
+            _ => json!({"$int": raw}),
+        };
+    }
+    let float: f64 = raw.parse().unwrap();
+    match float {
+        f if f == f64::INFINITY => json!({"$float": "inf"}),
+        f if f == f64::NEG_INFINITY => json!({"$float": "-inf"}),
+        f => json!(f),
+    }
+}
+
+fn escaped(key: &str) -> String {
+    if key.starts_with('$') { format!("${key}") } else { key.to_owned() }
+}
+
+/// Whether they say the same; long text and deep values are abbreviated in what is expected.
+fn same(found: &Value, expected: &Value) -> bool {
+    if let Value::Object(special) = expected
+        && special.len() == 1
+    {
+        let (key, inner) = special.iter().next().unwrap();
+        match key.as_str() {
+            "$long" => {
+                let text = found.as_str().unwrap_or_default();
+                let head = inner["head"].as_str().unwrap();
+                return text.chars().count() as u64 == inner["chars"].as_u64().unwrap()
+                    && text.starts_with(head.trim_end_matches('…'));
+            }
+            // Each lone surrogate is U+FFFD here.
+            "$wtf8_hex" => return found.is_string(),
+            "$json" | "$digest" => return true,
+            _ => {}
+        }
+    }
+    match (found, expected) {
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(k, v)| b.get(k).is_some_and(|e| same(v, e)))
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b))
+        }
+        (Value::Number(a), Value::Number(b)) => {
+            // The reader of the expected values may be off in the last digit.
+            let close = |a: f64, b: f64| a == b || ((a - b) / b).abs() < 1e-14;
+            a == b || a.is_f64() && b.is_f64() && close(a.as_f64().unwrap(), b.as_f64().unwrap())
+        }
+        _ => found == expected,
+    }
+}
+
+/// A recovered answer as status, code and flag, anything else as it is.
+fn without_wording(message: &Value) -> Value {
+    let mut message = message.clone();
+    if message["metadata"]["recovered"] == true
+        && let Some(Ok(content)) = message["content"].as_str().map(serde_json::from_str::<Value>)
+        && content["error"]["code"].is_string()
+    {
+        let (status, code) = (content["status"].clone(), content["error"]["code"].clone());
+        message["content"] = json!([status, code, content["data"]["recovered"].clone()]);
+    }
+    message
+}
+
+fn message(message: &resume::Message) -> Value {
+    json!({
+        "role": encoded(&message.role),
+        "content": encoded(&message.content),
+        "metadata": encoded(&message.metadata),
+    })
+}
+
+fn optional(value: &Option<Json>) -> Value {
+    value.as_ref().map_or(Value::Null, encoded)
+}
+
+/// Each part of the state in the encoding of the golden data.
+fn parts(state: &State) -> Vec<(&'static str, Value)> {
+    let results = |pairs: &[(String, Json)]| {
+        Value::Object(pairs.iter().map(|(k, v)| (escaped(k), encoded(v))).collect())
+    };
+    let pending = |call: &resume::PendingCall| {
+        json!({"tool_call_id": call.tool_call_id, "tool_name": call.tool_name, "step": call.step,
+            "payload": encoded(&call.payload)})
+    };
+    let uncertain = |call: &resume::UncertainAction| {
+        json!({"tool_call_id": call.tool_call_id, "tool_name": call.tool_name, "step": call.step,
+            "payload": encoded(&call.payload), "replay_allowed": call.replay_allowed})
+    };
+    let transition = state.loop_state.transition.as_ref().map_or(
+        Value::Null,
+        |transition| json!({"reason": transition.reason, "details": encoded(&transition.details)}),
+    );
+    vec![
+        ("checkpoint", optional(&state.checkpoint)),
+        ("terminal", optional(&state.terminal)),
+        ("pending_tool_calls", state.pending_tool_calls.iter().map(pending).collect()),
+        ("uncertain_actions", state.uncertain_actions.iter().map(uncertain).collect()),
+        ("completed_tool_results", results(&state.completed_tool_results)),
+        ("failed_tool_results", results(&state.failed_tool_results)),
+        ("runtime_state", encoded(&state.runtime_state)),
+        ("step", json!(state.loop_state.step)),
+        ("turn_count", json!(state.loop_state.turn_count)),
+        ("tool_choice", json!(state.loop_state.tool_choice)),
+        ("transition", transition),
+    ]
+}
+
+/// What differs.
+fn differences(state: &State, expected: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (key, found) in parts(state) {
+        let expected = expected.get(key).unwrap_or(&expected["loop_state"][key]);
+        if !same(&found, expected) {
+            wrong.push(format!("{key}: {found}, expected {expected}"));
+        }
+    }
+    let found: Vec<Value> =
+        state.history_messages.iter().map(|m| without_wording(&message(m))).collect();
+    let Some(messages) = expected["history_messages"].as_array() else { return wrong };
+    if found.len() != messages.len() {
+        wrong.push(format!("{} messages, expected {}", found.len(), messages.len()));
+    }
+    for (n, (found, expected)) in found.iter().zip(messages).enumerate() {
+        let expected = without_wording(expected);
+        if !same(found, &expected) {
+            wrong.push(format!("message {n}: {found}, expected {expected}"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn the_state_in_the_originals_reading_is_the_originals() {
+    let Some(golden) = std::env::var_os("EVENTLOG_GOLDEN") else {
+        eprintln!("skipped: EVENTLOG_GOLDEN is not set");
+        return;
+    };
+    let dir = Path::new(&golden).join("mycodeagent");
+    let json =
+        |path: &Path| -> Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
+    let index = json(&dir.join("index.json"));
+    let (mut compared, mut failed) = (0, 0);
+    for case in index["cases"].as_array().unwrap() {
+        let (name, policy) = (case["name"].as_str().unwrap(), case["policy"].as_str().unwrap());
+        if policy != "match" {
+            continue;
+        }
+        let expected = json(&dir.join(format!("{name}.expected.json")));
+        let scratch = tempfile::tempdir().unwrap();
+        let log = EventLog::open(scratch.path().join("log")).unwrap();
+        let found = &jsonl::discover(&dir.join(format!("{name}.jsonl"))).files[0];
+        let report = found.import(Some(&log), &ImportOptions::default(), &mut |_| {}).unwrap();
+        let id = report.session.unwrap();
+        let session = &expected["sessions"].as_array().unwrap()[0];
+        if session["session_id"] != id.as_str() {
+            continue;
+        }
+        let mut options = ResumeOptions::default();
+        options.reading = Reading::Original;
+        options.policy = Box::new(AllButWriters);
+        let snapshot = log.snapshot().unwrap();
+        let mut wrong = Vec::new();
+        let load = &session["load_session"];
+        if load.get("error").is_none() {
+            let resumed = resume::resume(&snapshot, &id, &options).unwrap();
+            assert_eq!(load["run_id"], resumed.run.as_str(), "{name}");
+            wrong.extend(differences(&resumed.state, load));
+            compared += 1;
+        }
+        for run in session["runs"].as_array().unwrap_or(&Vec::new()) {
+            let Some(load) = run.get("load").filter(|load| load.get("loop_state").is_some()) else {
+                continue;
+            };
+            options.run = Some(run["run_id"].as_str().unwrap().to_owned());
+            let resumed = resume::resume(&snapshot, &id, &options).unwrap();
+            wrong.extend(differences(&resumed.state, load));
+            compared += 1;
+        }
+        if !wrong.is_empty() {
+            println!("FAIL {name}");
+            wrong
+                .iter()
+                .take(4)
+                .for_each(|line| println!("     {}", &line[..line.floor_char_boundary(900)]));
+            failed += 1;
+        }
+    }
+    println!("{compared} states");
+    assert!(failed == 0 && compared > 100, "{failed} of {compared}");
+}
