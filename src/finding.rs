@@ -85,6 +85,32 @@ codes! {
     ConcurrentBranches = "concurrent_branches",
     /// More than one record has no parent.
     MultipleRoots = "multiple_roots",
+    /// A call without an answer.
+    OrphanCall = "orphan_call",
+    /// An answer to no call.
+    OrphanResult = "orphan_result",
+    /// A call with several answers.
+    DuplicateResult = "duplicate_result",
+    /// Several calls with one id.
+    ReusedCallId = "reused_call_id",
+    /// A call without an id.
+    EmptyCallId = "empty_call_id",
+    /// An answer that stands before its call.
+    ResultBeforeCall = "result_before_call",
+    /// Answers that are not in the order of their calls, or not behind them.
+    ResultsOutOfCallOrder = "results_out_of_call_order",
+    /// An answer whose link does not name the message with the call.
+    WrongSourceLink = "wrong_source_link",
+    /// The answer was not recorded, the end of the call was.
+    ResultRecoveredFromLifecycle = "result_recovered_from_lifecycle",
+    /// A call that waits for approval.
+    PendingCall = "pending_call",
+    /// A message without text.
+    EmptyContent = "empty_content",
+    /// A compaction without its summary is not in force.
+    CompactionMissingSummary = "compaction_missing_summary",
+    /// A compaction that cuts an answer from its call.
+    CompactionSplitsPair = "compaction_splits_pair",
     /// A record belongs to another session.
     ForeignSession = "foreign_session",
     /// The file beside the transcript that describes it cannot be read.

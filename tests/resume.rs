@@ -18,7 +18,7 @@ use std::path::Path;
 use eventlog::EventLog;
 use eventlog::event::Json;
 use eventlog::jsonl::{self, ImportOptions};
-use eventlog::resume::{self, AllButWriters, Reading, ResumeOptions, State};
+use eventlog::resume::{self, AllButWriters, Reading, ResumeOptions, State, View, ViewEntry};
 use serde_json::{Value, json};
 
 /// A value in the encoding of the golden data: what JSON cannot say is an object with one key.
@@ -235,4 +235,127 @@ fn the_state_in_the_originals_reading_is_the_originals() {
     }
     println!("{compared} states");
     assert!(failed == 0 && compared > 100, "{failed} of {compared}");
+}
+
+/// An entry of the view, in the short form of the cases.
+fn short(entry: &ViewEntry) -> String {
+    match entry {
+        ViewEntry::Message { role, tool_calls, .. } if !tool_calls.is_empty() => {
+            let ids: Vec<&str> = tool_calls.iter().map(|call| call.id.as_str()).collect();
+            format!("{role} calls {}", ids.join(","))
+        }
+        ViewEntry::Message { role, content, .. } => format!("{role} {content}"),
+        ViewEntry::Answer { tool_call_id, synthetic: Some(kind), .. } => {
+            format!("tool {tool_call_id} (synthetic: {kind})")
+        }
+        ViewEntry::Answer { tool_call_id, .. } => format!("tool {tool_call_id}"),
+        ViewEntry::Gap { .. } => "(gap".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Whether an entry is what the case says, which abbreviates.
+fn is_as_said(entry: &ViewEntry, said: &str) -> bool {
+    let found = short(entry);
+    if let ViewEntry::Answer { content, synthetic: None, .. } = entry
+        && let Some((head, text)) = said.split_once(" '")
+    {
+        return found == head && text.strip_suffix('\'') == Some(content);
+    }
+    if said.starts_with("(gap") {
+        return found == "(gap";
+    }
+    if let Some((role, rest)) = said.split_once(" (")
+        && let Some(count) = rest.strip_suffix(" chars)")
+    {
+        let ViewEntry::Message { role: found, content, .. } = entry else { return false };
+        return found == role && content.chars().count().to_string() == count;
+    }
+    match said.strip_suffix('…') {
+        Some(head) => found.starts_with(head),
+        None if !said.contains(' ') => found.starts_with(said),
+        None if said.contains(" (") && !said.contains("(synthetic") => {
+            found.starts_with(said.split_once(' ').unwrap().0)
+        }
+        None => found == said,
+    }
+}
+
+/// What a strict provider demands of a history.
+fn check(view: &View, what: &str) {
+    let messages: Vec<&ViewEntry> = view
+        .entries
+        .iter()
+        .filter(|e| matches!(e, ViewEntry::Message { .. } | ViewEntry::Answer { .. }))
+        .collect();
+    let mut open: std::collections::VecDeque<&str> = [].into();
+    for entry in messages {
+        match entry {
+            ViewEntry::Answer { tool_call_id, content, .. } => {
+                assert_eq!(open.pop_front(), Some(tool_call_id.as_str()), "{what}: in order");
+                assert!(!content.is_empty(), "{what}: an empty answer");
+            }
+            ViewEntry::Message { content, tool_calls, .. } => {
+                assert!(open.is_empty(), "{what}: {open:?} have no answer");
+                assert!(!content.trim().is_empty() || !tool_calls.is_empty(), "{what}: empty");
+                assert!(!content.contains('\0'), "{what}");
+                open.extend(tool_calls.iter().map(|call| call.id.as_str()));
+            }
+            _ => {}
+        }
+    }
+    assert!(open.is_empty(), "{what}: {open:?} have no answer at the end");
+}
+
+#[test]
+fn the_views_of_all_cases_are_what_they_say_and_valid() {
+    let Some(cases) = std::env::var_os("EVENTLOG_CASES") else {
+        eprintln!("skipped: EVENTLOG_CASES is not set");
+        return;
+    };
+    let mut entries: Vec<_> =
+        std::fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    let mut failed = 0;
+    for case in entries.iter().filter(|path| path.join("expect.json").exists()) {
+        let name = case.file_name().unwrap().to_string_lossy().into_owned();
+        let expect: Value =
+            serde_json::from_slice(&std::fs::read(case.join("expect.json")).unwrap()).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let log = EventLog::open(scratch.path().join("log")).unwrap();
+        let found = &jsonl::discover(&case.join("input.jsonl")).files[0];
+        let report = found.import(Some(&log), &ImportOptions::default(), &mut |_| {}).unwrap();
+        let id = report.session.unwrap();
+        let snapshot = log.snapshot().unwrap();
+        let resumed = resume::resume(&snapshot, &id, &ResumeOptions::default()).unwrap();
+        check(&resumed.view, &name);
+        let again = resume::resume(&snapshot, &id, &ResumeOptions::default()).unwrap();
+        assert_eq!(resumed.view.digest(), again.view.digest(), "{name}");
+        let mut wrong = Vec::new();
+        if let Some(said) = expect["resume"]["view"].as_array() {
+            let said: Vec<&str> = said.iter().map(|entry| entry.as_str().unwrap()).collect();
+            let same = said.len() == resumed.view.entries.len()
+                && resumed.view.entries.iter().zip(&said).all(|(e, said)| is_as_said(e, said));
+            if !same {
+                let found: Vec<String> = resumed.view.entries.iter().map(short).collect();
+                wrong.push(format!("view {found:?}, expected {said:?}"));
+            }
+        }
+        let codes: Vec<&str> = report
+            .finding_counts
+            .keys()
+            .map(|code| code.name())
+            .chain(resumed.view.findings.iter().map(|finding| finding.code.name()))
+            .collect();
+        for expected in expect["findings"].as_array().unwrap() {
+            let code = expected.as_str().unwrap();
+            if !codes.contains(&code) && !["disk_full", "read_only"].contains(&code) {
+                wrong.push(format!("{code} is missing in {codes:?}"));
+            }
+        }
+        println!("{} {name}", if wrong.is_empty() { "ok  " } else { "FAIL" });
+        wrong.iter().for_each(|line| println!("       {line}"));
+        failed += usize::from(!wrong.is_empty());
+    }
+    assert_eq!(failed, 0);
 }

@@ -11,7 +11,7 @@ use crate::format::{Content, Format, Role};
 pub use json::Json;
 
 /// An event of a session.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Event {
     /// Its number in the session.
@@ -30,6 +30,26 @@ pub struct Event {
     pub step: i64,
     /// What it says: an object.
     pub payload: Json,
+}
+
+/// Everything but the place in the session: the same record twice is equal.
+impl PartialEq for Event {
+    fn eq(&self, other: &Event) -> bool {
+        self.id == other.id
+            && self.kind == other.kind
+            && self.time == other.time
+            && self.run == other.run
+            && self.payload == other.payload
+    }
+}
+
+impl Eq for Event {}
+
+impl std::hash::Hash for Event {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+        self.payload.hash(state);
+    }
 }
 
 /// A call of a tool, as a message makes it.

@@ -2,12 +2,14 @@
 //!
 //! * `lifecycle`: what became of the tool calls; `observe`: the answer in place of a missing one.
 //! * `state`: history, loop, checkpoint, calls, as the host had them.
+//! * `view`: what to send to the model.
 //! * `policy`: which calls may be made again.
 
 mod lifecycle;
 mod observe;
 mod policy;
 mod state;
+mod view;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
@@ -17,6 +19,7 @@ pub use lifecycle::{Lifecycle, Reading, Stage};
 pub use observe::Synthetic;
 pub use policy::{AllButWriters, ReadOnlyTools, ReplayPolicy};
 pub use state::{LoopState, Message, PendingCall, State, Transition, UncertainAction};
+pub use view::{View, ViewCall, ViewEntry};
 
 /// How to resume.
 #[non_exhaustive]
@@ -54,6 +57,8 @@ pub struct Resumed {
     pub run: String,
     /// Everything that a host needs to go on.
     pub state: State,
+    /// What to send to the model.
+    pub view: View,
 }
 
 /// Resumes the session `id`: all of it, or one run.
@@ -113,5 +118,6 @@ pub fn resume(snapshot: &Snapshot, id: &str, options: &ResumeOptions) -> Result<
             .with_hint("`eventlog quarantine` tells what was set aside"));
     }
     let state = State::of(&events, options.reading, &*options.policy);
-    Ok(Resumed { session: id.to_owned(), run: run.unwrap_or_default(), state })
+    let view = View::of(&events);
+    Ok(Resumed { session: id.to_owned(), run: run.unwrap_or_default(), state, view })
 }
