@@ -16,6 +16,7 @@ mod progress;
 mod quarantine;
 mod recover;
 mod repair;
+mod resume;
 mod sessions;
 mod show;
 mod stats;
@@ -82,6 +83,8 @@ enum Command {
     Show(show::Show),
     /// Print the last events of a session, and follow it
     Tail(tail::Tail),
+    /// Show where a session stands: history, checkpoint, pending and uncertain calls
+    Resume(resume::Resume),
     /// List the bytes of a session that are no records
     Quarantine(quarantine::Quarantine),
     /// Read everything and check it
@@ -144,6 +147,7 @@ fn run(cli: &Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Sessions(command) => command.run(global, output),
         Command::Show(command) => command.run(global, output),
         Command::Tail(command) => command.run(global, output),
+        Command::Resume(command) => command.run(global, output),
         Command::Quarantine(command) => command.run(global, output),
         Command::Repair(command) => command.run(global, output),
         Command::Migrate(command) => command.run(global, output),

@@ -240,8 +240,12 @@ fn one_line(text: &str) -> String {
 
 /// A number and what is counted.
 pub(crate) fn plural(n: u64, one: &str) -> String {
-    let ending = if one.ends_with("ch") { "es" } else { "s" };
-    if n == 1 { format!("1 {one}") } else { format!("{n} {one}{ending}") }
+    match one.strip_suffix('y') {
+        _ if n == 1 => format!("1 {one}"),
+        Some(stem) => format!("{n} {stem}ies"),
+        None if one.ends_with("ch") => format!("{n} {one}es"),
+        None => format!("{n} {one}s"),
+    }
 }
 
 /// A size for people.

@@ -1,0 +1,239 @@
+//! `eventlog resume`: where a session stands, and what to send to the model.
+
+use clap::{Args, ValueEnum};
+use eventlog::event::Json;
+use eventlog::resume::{self, AllButWriters, Reading, ResumeOptions, Resumed, State, ViewEntry};
+use eventlog::{Finding, SessionInfo, Snapshot};
+use serde::Serialize;
+
+use super::output::{Output, plural};
+use super::{Exit, Failure, Global, place};
+
+/// Show where a session stands: history, checkpoint, pending and uncertain calls
+///
+/// Without SESSION it is the latest session of the current directory's workspace, never another
+/// one's. An uncertain call was begun, and nobody knows how it ended: find out what it did before it
+/// is made again.
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    /// A session id, a unique prefix of one, @last or @N
+    session: Option<String>,
+    /// Print the messages to send to the model, as JSON, instead
+    #[arg(long)]
+    view: bool,
+    /// Whose messages the view is written as
+    #[arg(long, value_name = "NAME", default_value = "plain", requires = "view")]
+    provider: Provider,
+    /// How tool lifecycle facts are read: original merges all facts of a call id, as MyCodeAgent does
+    #[arg(long, value_name = "READING", default_value = "default")]
+    reading: ReadingName,
+    /// Only this run
+    #[arg(long, value_name = "ID")]
+    run: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Provider {
+    /// The view as it is
+    Plain,
+    /// OpenAI's chat messages
+    Openai,
+    /// Anthropic's messages
+    Anthropic,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ReadingName {
+    Default,
+    Original,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    session: &'a str,
+    run: &'a str,
+    format: Option<&'a str>,
+    reading: &'static str,
+    state: &'a State,
+    view: &'a [ViewEntry],
+    view_from_seq: u64,
+    findings: Vec<FindingLine<'a>>,
+    digest: String,
+}
+
+#[derive(Serialize)]
+struct FindingLine<'a> {
+    code: &'static str,
+    seq: Option<u64>,
+    message: &'a str,
+}
+
+fn finding(finding: &Finding) -> FindingLine<'_> {
+    FindingLine { code: finding.code.name(), seq: finding.seq, message: &finding.message }
+}
+
+impl Resume {
+    pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
+        let log = place::open_to_read(global, output)?;
+        let snapshot = log.snapshot()?;
+        let id = match &self.session {
+            Some(session) => place::session_id(&snapshot, session)?,
+            None => latest_here(&snapshot)?,
+        };
+        let mut options = ResumeOptions::default();
+        options.run.clone_from(&self.run);
+        if let ReadingName::Original = self.reading {
+            options.reading = Reading::Original;
+            options.policy = Box::new(AllButWriters);
+        }
+        let resumed = resume::resume(&snapshot, &id, &options)?;
+        if self.view {
+            return self.print_view(&resumed, output);
+        }
+        if output.json {
+            let session = snapshot.session(&id)?;
+            let format = session.as_ref().and_then(|info| info.attributes.format.as_deref());
+            output.json(&Report {
+                session: &id,
+                run: &resumed.run,
+                format,
+                reading: options.reading.name(),
+                state: &resumed.state,
+                view: &resumed.view.entries,
+                view_from_seq: resumed.view.from_seq,
+                findings: resumed.view.findings.iter().map(finding).collect(),
+                digest: resumed.view.digest(),
+            })?;
+            return Ok(Exit::Fine);
+        }
+        print(&resumed, output)?;
+        Ok(Exit::Fine)
+    }
+
+    fn print_view(&self, resumed: &Resumed, output: &mut Output) -> Result<Exit, Failure> {
+        for line in resumed.view.entries.iter().filter_map(|entry| match self.provider {
+            Provider::Plain => serde_json::to_value(entry).ok(),
+            Provider::Openai => openai(entry),
+            Provider::Anthropic => anthropic(entry),
+        }) {
+            output.json(&line)?;
+        }
+        Ok(Exit::Fine)
+    }
+}
+
+/// The newest session of the workspace that the current directory is in.
+fn latest_here(snapshot: &Snapshot) -> Result<String, Failure> {
+    let here = std::env::current_dir().and_then(|dir| dir.canonicalize()).unwrap_or_default();
+    let is_here = |session: &SessionInfo| {
+        let workspace = session.attributes.workspace.as_deref();
+        workspace.is_some_and(|workspace| here.starts_with(workspace))
+    };
+    let found = place::newest_first(snapshot)?.into_iter().find(is_here);
+    found.map(|session| session.id).ok_or_else(|| {
+        let message = format!("no session of this log worked in {}", here.display());
+        let hint = "name a session; `eventlog sessions` lists them".to_owned();
+        Failure::Own(Exit::NotFound, "not_found", message, Some(hint))
+    })
+}
+
+fn print(resumed: &Resumed, output: &mut Output) -> Result<(), Failure> {
+    let state = &resumed.state;
+    let run = if resumed.run.is_empty() { "-" } else { &resumed.run };
+    output.row(&["session", &resumed.session, "run", run])?;
+    let history = plural(state.history_messages.len() as u64, "message");
+    let turns = plural(state.loop_state.turn_count, "user turn");
+    output.row(&["history", &history, &turns])?;
+    if let Some(checkpoint) = &state.checkpoint {
+        let id = checkpoint.get("checkpoint_id").as_ref().and_then(text).unwrap_or_default();
+        output.row(&["checkpoint", if id.is_empty() { "without an id" } else { &id }])?;
+    }
+    let ended = state.terminal_by_run.iter().rev().find(|(name, _)| *name == resumed.run);
+    let reason = ended.and_then(|(_, end)| end.as_ref()?.get("reason").as_ref().and_then(text));
+    if !resumed.run.is_empty() {
+        output.row(&["ended", reason.as_deref().unwrap_or("no: the run was cut off")])?;
+    }
+    for call in &state.pending_tool_calls {
+        output.row(&[
+            "pending",
+            &call.tool_name,
+            &call.tool_call_id,
+            "never begun; it may be made again",
+        ])?;
+    }
+    for action in &state.uncertain_actions {
+        let what = match action.replay_allowed {
+            true => "begun, outcome unknown; it only reads, and may be made again",
+            false => "begun, outcome unknown; find out what it did before it is made again",
+        };
+        output.row(&["uncertain", &action.tool_name, &action.tool_call_id, what])?;
+    }
+    for finding in &resumed.view.findings {
+        let seq = finding.seq.map(|seq| format!("event {seq}")).unwrap_or_default();
+        output.row(&["finding", finding.code.name(), &seq, &finding.message])?;
+    }
+    output.row(&[
+        "view",
+        &plural(resumed.view.entries.len() as u64, "entry"),
+        &resumed.view.digest(),
+    ])
+}
+
+fn text(value: &Json) -> Option<String> {
+    value.text().map(|text| text.into_owned())
+}
+
+/// An entry as a message of OpenAI's chat API.
+fn openai(entry: &ViewEntry) -> Option<serde_json::Value> {
+    Some(match entry {
+        ViewEntry::Message { role, content, tool_calls, .. } => {
+            let role = if role == "summary" { "system" } else { role };
+            let mut message = serde_json::json!({"role": role, "content": content});
+            if !tool_calls.is_empty() {
+                let call = |call: &resume::ViewCall| {
+                    serde_json::json!({"id": call.id, "type": "function",
+                        "function": {"name": call.name, "arguments": arguments(&call.arguments)}})
+                };
+                let calls: Vec<_> = tool_calls.iter().map(call).collect();
+                message.as_object_mut()?.insert("tool_calls".to_owned(), calls.into());
+            }
+            message
+        }
+        ViewEntry::Answer { tool_call_id, content, .. } => {
+            serde_json::json!({"role": "tool", "tool_call_id": tool_call_id, "content": content})
+        }
+        _ => return None,
+    })
+}
+
+/// Arguments as the text that a model sent: JSON, or what it sent that is none.
+fn arguments(arguments: &Json) -> String {
+    text(arguments).unwrap_or_else(|| arguments.as_str().to_owned())
+}
+
+/// An entry as a message of Anthropic's API.
+fn anthropic(entry: &ViewEntry) -> Option<serde_json::Value> {
+    Some(match entry {
+        ViewEntry::Message { role, content, tool_calls, .. } => {
+            let role = if role == "assistant" { "assistant" } else { "user" };
+            let mut blocks = Vec::new();
+            if !content.is_empty() {
+                blocks.push(serde_json::json!({"type": "text", "text": content}));
+            }
+            for call in tool_calls {
+                let input = serde_json::to_value(&call.arguments).ok().filter(|v| v.is_object());
+                let input = input.unwrap_or_else(|| serde_json::json!({}));
+                blocks.push(serde_json::json!(
+                    {"type": "tool_use", "id": call.id, "name": call.name, "input": input}
+                ));
+            }
+            serde_json::json!({"role": role, "content": blocks})
+        }
+        ViewEntry::Answer { tool_call_id, content, .. } => {
+            serde_json::json!({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": tool_call_id, "content": content}
+            ]})
+        }
+        _ => return None,
+    })
+}
