@@ -67,6 +67,7 @@ pub mod io;
 mod journal;
 pub mod jsonl;
 mod log;
+pub mod memory;
 mod memtable;
 pub mod resume;
 mod store;

@@ -16,8 +16,10 @@
 use std::path::Path;
 
 use eventlog::EventLog;
-use eventlog::event::Json;
+use eventlog::event::{Event, Json};
+use eventlog::format::Transcript;
 use eventlog::jsonl::{self, ImportOptions};
+use eventlog::memory::{Item, SessionMemory};
 use eventlog::resume::{self, AllButWriters, Reading, ResumeOptions, State, View, ViewEntry};
 use serde_json::{Value, json};
 
@@ -212,6 +214,8 @@ fn the_state_in_the_originals_reading_is_the_originals() {
         if load.get("error").is_none() {
             let resumed = resume::resume(&snapshot, &id, &options).unwrap();
             assert_eq!(load["run_id"], resumed.run.as_str(), "{name}");
+            check(&resumed.view, name);
+            wrong.extend(memory_differences(&log, &id, &session["memory"]["rebuild"]));
             wrong.extend(differences(&resumed.state, load));
             compared += 1;
         }
@@ -358,4 +362,64 @@ fn the_views_of_all_cases_are_what_they_say_and_valid() {
         failed += usize::from(!wrong.is_empty());
     }
     assert_eq!(failed, 0);
+}
+
+/// The session's events.
+fn events(log: &EventLog, id: &str) -> Vec<Event> {
+    let entries = log.read(id, ..).unwrap().map(|entry| entry.unwrap());
+    entries.filter_map(|entry| Event::from_entry(&Transcript, &entry)).collect()
+}
+
+/// The memory of each way to build it against the rebuild of the original: which items, of which
+/// events, in which order.
+fn memory_differences(log: &EventLog, id: &str, expected: &Value) -> Vec<String> {
+    let Some(lists) = expected.as_object() else { return Vec::new() };
+    let events = events(log, id);
+    let build = |events: &[Event]| {
+        let mut memory = SessionMemory::with_limit(usize::MAX);
+        events.iter().for_each(|event| memory.ingest(event));
+        memory
+    };
+    let memory = build(&events);
+    // From a rebuild of any beginning on.
+    for k in [0, events.len() / 3, events.len().saturating_sub(1)] {
+        let mut on = build(&events[..k]);
+        events[k..].iter().for_each(|event| on.ingest(event));
+        assert_eq!(on, memory);
+    }
+    let sources = |items: Vec<&Item>| -> Value {
+        items.iter().map(|item| serde_json::to_value(&item.source).unwrap()).collect()
+    };
+    let (todo, verification) = (memory.todo_items(), memory.verification_status());
+    let mut wrong = Vec::new();
+    for (key, items) in [
+        ("completed_work", memory.completed_work().collect()),
+        ("key_decisions", memory.key_decisions().collect()),
+        ("failed_attempts", memory.failed_attempts().collect()),
+        ("todo_items", todo.iter().collect()),
+        ("verification_status", verification.iter().collect()),
+    ] {
+        let Some(list) = lists[key].as_array() else { continue };
+        let said: Value = list.iter().map(|item| item["source"].clone()).collect();
+        if sources(items) != said {
+            wrong.push(format!("memory, {key}: {said}"));
+        }
+    }
+    if let Some(goal) = lists["current_goal"].as_object() {
+        let found = memory.current_goal();
+        if found
+            .map(|goal| Value::from(goal.text.clone()))
+            .as_ref()
+            .is_none_or(|text| !same(text, &goal["text"]))
+        {
+            wrong.push(format!("memory, goal: {found:?}, expected {goal:?}"));
+        }
+    }
+    if lists["event_count"] != memory.event_count() {
+        wrong.push(format!("memory, events: {}", memory.event_count()));
+    }
+    for budget in [0, 1, 11, 12, 13, 64, 500, 2000] {
+        assert!(memory.render(budget).chars().count() <= budget);
+    }
+    wrong
 }

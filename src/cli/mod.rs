@@ -9,6 +9,7 @@ mod exit;
 mod export;
 mod import;
 mod interrupt;
+mod memory;
 mod migrate;
 mod output;
 mod place;
@@ -85,6 +86,8 @@ enum Command {
     Tail(tail::Tail),
     /// Show where a session stands: history, checkpoint, pending and uncertain calls
     Resume(resume::Resume),
+    /// Print what is fed forward to the model: goal, open calls, decisions, failures, work done
+    Memory(memory::Memory),
     /// List the bytes of a session that are no records
     Quarantine(quarantine::Quarantine),
     /// Read everything and check it
@@ -148,6 +151,7 @@ fn run(cli: &Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Show(command) => command.run(global, output),
         Command::Tail(command) => command.run(global, output),
         Command::Resume(command) => command.run(global, output),
+        Command::Memory(command) => command.run(global, output),
         Command::Quarantine(command) => command.run(global, output),
         Command::Repair(command) => command.run(global, output),
         Command::Migrate(command) => command.run(global, output),

@@ -58,8 +58,12 @@ struct Report<'a> {
     view: &'a [ViewEntry],
     view_from_seq: u64,
     findings: Vec<FindingLine<'a>>,
+    memory: super::memory::Report<'a>,
     digest: String,
 }
+
+/// How much of the memory is rendered beside the view.
+const MEMORY_CHARS: usize = 8000;
 
 #[derive(Serialize)]
 struct FindingLine<'a> {
@@ -102,6 +106,7 @@ impl Resume {
                 view: &resumed.view.entries,
                 view_from_seq: resumed.view.from_seq,
                 findings: resumed.view.findings.iter().map(finding).collect(),
+                memory: super::memory::report(&resumed.memory, MEMORY_CHARS),
                 digest: resumed.view.digest(),
             })?;
             return Ok(Exit::Fine);

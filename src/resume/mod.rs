@@ -14,6 +14,7 @@ mod view;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::Event;
 use crate::log::Snapshot;
+use crate::memory::SessionMemory;
 
 pub use lifecycle::{Lifecycle, Reading, Stage};
 pub use observe::Synthetic;
@@ -59,6 +60,8 @@ pub struct Resumed {
     pub state: State,
     /// What to send to the model.
     pub view: View,
+    /// What is fed forward to the model beside it.
+    pub memory: SessionMemory,
 }
 
 /// Resumes the session `id`: all of it, or one run.
@@ -119,5 +122,6 @@ pub fn resume(snapshot: &Snapshot, id: &str, options: &ResumeOptions) -> Result<
     }
     let state = State::of(&events, options.reading, &*options.policy);
     let view = View::of(&events);
-    Ok(Resumed { session: id.to_owned(), run: run.unwrap_or_default(), state, view })
+    let memory = SessionMemory::rebuild(&events);
+    Ok(Resumed { session: id.to_owned(), run: run.unwrap_or_default(), state, view, memory })
 }
