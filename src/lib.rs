@@ -70,6 +70,7 @@ mod log;
 pub mod memory;
 mod memtable;
 pub mod resume;
+pub mod search;
 mod store;
 
 pub use entry::{Entry, Kind, Seq, StoredEntry, Terminator};

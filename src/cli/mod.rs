@@ -18,6 +18,7 @@ mod quarantine;
 mod recover;
 mod repair;
 mod resume;
+mod search;
 mod sessions;
 mod show;
 mod stats;
@@ -88,6 +89,8 @@ enum Command {
     Resume(resume::Resume),
     /// Print what is fed forward to the model: goal, open calls, decisions, failures, work done
     Memory(memory::Memory),
+    /// Look for text in the messages, tool names and arguments of all sessions, newest first
+    Search(search::Search),
     /// List the bytes of a session that are no records
     Quarantine(quarantine::Quarantine),
     /// Read everything and check it
@@ -152,6 +155,7 @@ fn run(cli: &Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Tail(command) => command.run(global, output),
         Command::Resume(command) => command.run(global, output),
         Command::Memory(command) => command.run(global, output),
+        Command::Search(command) => command.run(global, output),
         Command::Quarantine(command) => command.run(global, output),
         Command::Repair(command) => command.run(global, output),
         Command::Migrate(command) => command.run(global, output),

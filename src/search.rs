@@ -1,0 +1,268 @@
+//! Episodic recall: text in the messages, tool names and arguments of all sessions, also before
+//! compactions. Newest first, with an exact total.
+//!
+//! The sessions are cut into pieces that are scanned in parallel. A line is decoded only where its
+//! raw bytes may hold a match.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use regex::bytes::{Regex as BytesRegex, RegexBuilder as BytesRegexBuilder};
+use regex::{Regex, RegexBuilder};
+
+use crate::entry::{Kind, Seq, StoredEntry};
+use crate::error::{Error, ErrorKind, Result};
+use crate::event::Event;
+use crate::format::{self, Format};
+use crate::log::{SessionInfo, Snapshot};
+
+/// What to look for.
+#[derive(Clone, Debug)]
+pub struct Query {
+    matcher: Regex,
+    /// Finds every raw line that can match, and perhaps others; `None` where none can be told.
+    raw: Option<BytesRegex>,
+    role: Option<String>,
+    tool: Option<String>,
+    since: Option<jiff::Timestamp>,
+    texts_max: usize,
+}
+
+/// A place where it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Match {
+    /// The session.
+    pub session: String,
+    /// The event.
+    pub seq: Seq,
+    /// Who speaks; empty where nobody does.
+    pub role: String,
+    /// The kind of event.
+    pub kind: Kind,
+    /// When, as it was written.
+    pub time: String,
+    /// The whole text that was found in.
+    pub text: String,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Found {
+    /// The places, newest first; as many as the query asks for.
+    pub matches: Vec<Match>,
+    /// How many places there are.
+    pub total: u64,
+    /// In how many sessions.
+    pub sessions: u64,
+}
+
+impl Query {
+    /// Looks for `text`, upper and lower case alike.
+    ///
+    /// # Errors
+    ///
+    /// `Usage` where it is too long to be looked for.
+    pub fn literal(text: &str) -> Result<Query> {
+        let pattern = regex::escape(text);
+        // What JSON writes as an escape does not stand in the raw line as it is.
+        let plain = !text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\' | '/'));
+        let raw = plain.then(|| format!("{pattern}|\\\\u"));
+        Query::build(&pattern, raw.as_deref()).map_err(|error| {
+            Error::new(ErrorKind::Usage, format!("the text cannot be looked for: {error}"))
+                .with_hint("look for a shorter part of it")
+        })
+    }
+
+    /// Looks for a regular expression, upper and lower case alike.
+    ///
+    /// # Errors
+    ///
+    /// `Usage` where it is none.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use eventlog::search::Query;
+    ///
+    /// assert!(Query::regex("pars(e|ing)").is_ok());
+    /// assert!(Query::regex("pars(e").is_err());
+    /// ```
+    pub fn regex(pattern: &str) -> Result<Query> {
+        Query::build(pattern, None).map_err(|error| {
+            Error::new(ErrorKind::Usage, format!("no regular expression: {error}"))
+                .with_hint("leave out --regex to look for the text as it is")
+        })
+    }
+
+    fn build(pattern: &str, raw: Option<&str>) -> std::result::Result<Query, regex::Error> {
+        let matcher = RegexBuilder::new(pattern).case_insensitive(true).build()?;
+        let raw = raw.map(|raw| BytesRegexBuilder::new(raw).case_insensitive(true).build());
+        let (role, tool, since) = (None, None, None);
+        Ok(Query { matcher, raw: raw.transpose()?, role, tool, since, texts_max: usize::MAX })
+    }
+
+    /// Only what this role says.
+    pub fn role(mut self, role: Option<String>) -> Query {
+        self.role = role;
+        self
+    }
+
+    /// Only calls and answers of this tool.
+    pub fn tool(mut self, tool: Option<String>) -> Query {
+        self.tool = tool;
+        self
+    }
+
+    /// Only what was written at this time or later, in microseconds since the Unix epoch.
+    pub fn since(mut self, unix_micros: Option<i64>) -> Query {
+        self.since = unix_micros.and_then(|micros| jiff::Timestamp::from_microsecond(micros).ok());
+        self
+    }
+
+    /// Gives at most so many places; all are counted.
+    pub fn limit(mut self, texts: usize) -> Query {
+        self.texts_max = texts;
+        self
+    }
+
+    fn find(&self, session: &str, format: &dyn Format, entry: &StoredEntry) -> Option<Match> {
+        if self.raw.as_ref().is_some_and(|raw| !raw.is_match(entry.bytes())) {
+            return None;
+        }
+        let event = Event::from_entry(format, entry)?;
+        let metadata = event.metadata();
+        let tool_name = || metadata.get("tool_name").map(|name| name.id()).unwrap_or_default();
+        let (role, texts, tools) = match event.kind {
+            Kind::Message => {
+                let calls = event.calls();
+                let names = calls.iter().map(|call| call.name.clone()).chain([tool_name()]);
+                let arguments =
+                    calls.iter().map(|call| format!("{} {}", call.name, call.arguments));
+                let texts = std::iter::once(event.text()).chain(arguments).collect::<Vec<_>>();
+                (event.role(), texts, names.collect::<Vec<_>>())
+            }
+            Kind::ToolLifecycle => {
+                let tool = event.field("tool_name");
+                (String::new(), vec![format!("{tool} {}", event.payload)], vec![tool])
+            }
+            _ => return None,
+        };
+        if self.role.as_ref().is_some_and(|wanted| *wanted != role)
+            || self.tool.as_ref().is_some_and(|wanted| !tools.contains(wanted))
+        {
+            return None;
+        }
+        let is_old = |since: &jiff::Timestamp| {
+            event.time.parse::<jiff::Timestamp>().map_or(true, |time| time < *since)
+        };
+        if self.since.as_ref().is_some_and(is_old) {
+            return None;
+        }
+        let text = texts.into_iter().find(|text| self.matcher.is_match(text))?;
+        Some(Match {
+            session: session.to_owned(),
+            seq: event.seq,
+            role,
+            kind: event.kind,
+            time: event.time,
+            text,
+        })
+    }
+}
+
+/// How many events are scanned in one piece.
+const PIECE_EVENTS: u64 = 16_384;
+
+struct Piece<'s> {
+    session: &'s SessionInfo,
+    format: &'static dyn Format,
+    from: Seq,
+    to: Seq,
+}
+
+/// Searches `sessions`, in their order, each from its end to its start.
+///
+/// # Errors
+///
+/// `Corrupt`, `Io`.
+///
+/// # Example
+///
+/// ```
+/// use eventlog::{Attributes, Entry, EventLog, Kind, search::{self, Query}};
+///
+/// # let dir = std::env::temp_dir().join(format!("eventlog-doc-search-{}", std::process::id()));
+/// # let log = EventLog::open(&dir)?;
+/// let session = log.session("s")?;
+/// # let mut attributes = Attributes::default();
+/// # attributes.format = Some("recursive".to_owned());
+/// # session.describe(&attributes)?;
+/// session.append(Entry::new(Kind::Message, br#"{"id":"m","role":"user","content":"Fix the parser","timestamp":"t"}"#))?;
+/// let snapshot = log.snapshot()?;
+/// let sessions: Vec<_> = snapshot.sessions().collect::<Result<_, _>>()?;
+/// let found = search::search(&snapshot, &sessions, &Query::literal("PARSER")?)?;
+/// assert_eq!((found.total, found.matches[0].seq), (1, 0));
+/// # log.close()?;
+/// # std::fs::remove_dir_all(dir).ok();
+/// # Ok::<(), eventlog::Error>(())
+/// ```
+pub fn search(snapshot: &Snapshot, sessions: &[SessionInfo], query: &Query) -> Result<Found> {
+    let mut pieces = Vec::new();
+    for session in sessions {
+        let format = session.attributes.format.as_deref().and_then(format::by_name);
+        let Some(format) = format else { continue };
+        let mut to = session.events;
+        while to > 0 {
+            let from = to.saturating_sub(PIECE_EVENTS);
+            pieces.push(Piece { session, format, from, to });
+            to = from;
+        }
+    }
+    let next = AtomicUsize::new(0);
+    let results: Mutex<Vec<(usize, Result<(u64, Vec<Match>)>)>> = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(pieces.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(piece) = pieces.get(index) else { break };
+                    let found = scan(snapshot, piece, query);
+                    results.lock().push((index, found));
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner();
+    results.sort_by_key(|(index, _)| *index);
+    let mut found = Found::default();
+    let mut last = None;
+    for (index, result) in results {
+        let (count, matches) = result?;
+        found.total += count;
+        let session = pieces.get(index).map(|piece| piece.session.id.as_str());
+        if count > 0 && last != session {
+            found.sessions += 1;
+            last = session;
+        }
+        let left = query.texts_max.saturating_sub(found.matches.len());
+        found.matches.extend(matches.into_iter().take(left));
+    }
+    Ok(found)
+}
+
+fn scan(snapshot: &Snapshot, piece: &Piece<'_>, query: &Query) -> Result<(u64, Vec<Match>)> {
+    let id = piece.session.id.as_str();
+    let (mut count, mut matches) = (0, Vec::new());
+    for entry in snapshot.read(id, piece.from..piece.to)?.rev() {
+        if let Some(found) = query.find(id, piece.format, &entry?) {
+            count += 1;
+            if matches.len() < query.texts_max {
+                matches.push(found);
+            }
+        }
+    }
+    Ok((count, matches))
+}
