@@ -123,6 +123,7 @@ impl Flags {
     pub(crate) const USER_TURN: Flags = Flags(1);
     pub(crate) const RUN_START: Flags = Flags(2);
     pub(crate) const REPLACES_TAIL: Flags = Flags(4);
+    pub(crate) const IMPORTED: Flags = Flags(8);
 
     pub(crate) fn has(self, other: Flags) -> bool {
         self.0 & other.0 != 0
@@ -149,6 +150,8 @@ pub struct Entry<'a> {
     pub(crate) terminator: Terminator,
     pub(crate) user_turn: bool,
     pub(crate) replaces_tail: bool,
+    /// It is a line of a file, read as its format says.
+    pub(crate) imported: bool,
     pub(crate) detail: u8,
     pub(crate) run: Option<Cow<'a, str>>,
     pub(crate) bytes: Cow<'a, [u8]>,
@@ -162,6 +165,7 @@ impl<'a> Entry<'a> {
             terminator: Terminator::Lf,
             user_turn: false,
             replaces_tail: false,
+            imported: false,
             detail: 0,
             run: None,
             bytes: bytes.into(),
@@ -270,6 +274,11 @@ impl StoredEntry {
     /// Whether it stands in the place of the torn end before it; see [`Entry::replaces_tail`].
     pub fn replaces_tail(&self) -> bool {
         self.flags.has(Flags::REPLACES_TAIL)
+    }
+
+    /// Whether an import has read it from a file.
+    pub(crate) fn is_imported(&self) -> bool {
+        self.flags.has(Flags::IMPORTED)
     }
 
     /// The code that the layer above gave it.

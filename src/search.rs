@@ -175,6 +175,9 @@ impl Query {
 /// How many events are scanned in one piece.
 const PIECE_EVENTS: u64 = 16_384;
 
+/// How many places there are in a piece, and the first of them.
+type Scanned = (u64, Vec<Match>);
+
 struct Piece<'s> {
     session: &'s SessionInfo,
     format: &'static dyn Format,
@@ -221,7 +224,7 @@ pub fn search(snapshot: &Snapshot, sessions: &[SessionInfo], query: &Query) -> R
         }
     }
     let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Result<(u64, Vec<Match>)>)>> = Mutex::new(Vec::new());
+    let results: Mutex<Vec<(usize, Result<Scanned>)>> = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(pieces.len());
     std::thread::scope(|scope| {
         for _ in 0..threads {
@@ -253,7 +256,7 @@ pub fn search(snapshot: &Snapshot, sessions: &[SessionInfo], query: &Query) -> R
     Ok(found)
 }
 
-fn scan(snapshot: &Snapshot, piece: &Piece<'_>, query: &Query) -> Result<(u64, Vec<Match>)> {
+fn scan(snapshot: &Snapshot, piece: &Piece<'_>, query: &Query) -> Result<Scanned> {
     let id = piece.session.id.as_str();
     let (mut count, mut matches) = (0, Vec::new());
     for entry in snapshot.read(id, piece.from..piece.to)?.rev() {

@@ -620,10 +620,12 @@ fn an_export_into_a_directory_stays_in_it() {
 #[test]
 fn a_killed_export_leaves_nothing_for_ever() {
     let dir = imported();
-    let left = dir.path().join(".eventlog-4294967295-0.tmp");
+    let left = dir.path().join(".eventlog-0123456789abcdef.tmp");
     std::fs::write(&left, "what was written before the kill").unwrap();
-    let living = dir.path().join(format!(".eventlog-{}-0.tmp", std::process::id()));
+    let living = dir.path().join(".eventlog-fedcba9876543210.tmp");
     std::fs::write(&living, "of a process that is running").unwrap();
+    let held = std::fs::File::open(&living).unwrap();
+    held.lock().unwrap();
     expect(0, dir.path(), &["export", ID, "-o", "out.jsonl"]);
     assert!(!left.exists() && living.exists());
 }
@@ -663,4 +665,85 @@ fn a_log_that_others_may_read_is_reported_and_left_as_it_is() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("perm_too_open"));
     let now = dir.path().join("log/events.redb").metadata().unwrap().permissions().mode();
     assert_eq!(now & 0o777, 0o644);
+}
+
+/// Its bytes belong to the line that was cut off, and its line is its own.
+#[test]
+fn an_append_behind_a_torn_end_begins_a_line_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let event = |id: &str| {
+        format!(
+            r#"{{"event_id":"{id}","timestamp":"t","session_id":"s","run_id":"r","step":0,"event_type":"message","payload":{{}}}}"#
+        )
+    };
+    std::fs::write(dir.path().join("t.jsonl"), event("a") + "\n{\"event").unwrap();
+    expect(7, dir.path(), &["import", "t.jsonl"]);
+    let mut child = eventlog(dir.path(), &["append", "s"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all((event("b") + "\n").as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    let exported = expect(0, dir.path(), &["export", "s"]);
+    assert_eq!(exported, event("a") + "\n{\"event\n" + &event("b") + "\n");
+    expect(0, dir.path(), &["verify"]);
+}
+
+#[test]
+fn what_a_repair_sets_aside_stands_beside_what_it_writes_also_through_a_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("real")).unwrap();
+    std::fs::write(at("in.jsonl"), "{\"a\":1}\n{\"b").unwrap();
+    std::fs::write(at("real/out.jsonl"), "old").unwrap();
+    std::fs::write(at("real/out.jsonl.damaged"), "precious").unwrap();
+    std::os::unix::fs::symlink("real/out.jsonl", at("out.jsonl")).unwrap();
+    let args = ["repair", "in.jsonl", "-o", "out.jsonl", "--force", "--json"];
+    let line = &json_lines(&expect(7, dir.path(), &args))[0];
+    assert_eq!(std::fs::read(at("real/out.jsonl.damaged")).unwrap(), b"precious");
+    assert!(Path::new(line["damaged"].as_str().unwrap()).exists());
+}
+
+#[test]
+fn search_finds_text_tools_and_arguments_and_counts_all() {
+    let dir = imported();
+    let summary = |args: &[&str]| {
+        let code = i32::from(args.contains(&"nowhere to be found"));
+        json_lines(&expect(code, dir.path(), args)).pop().unwrap()
+    };
+    let all = summary(&["search", "LOGIN.RS", "--json"]);
+    assert!(all["matches"].as_u64().unwrap() >= 2 && all["sessions"] == 1, "{all}");
+    assert_eq!(summary(&["search", "LOGIN.RS", "--json", "--limit", "1"]), all);
+    assert_eq!(summary(&["search", "nowhere to be found", "--json"])["matches"], 0);
+    let user = summary(&["search", "login", "--role", "user", "--json"]);
+    assert!(user["matches"].as_u64() < all["matches"].as_u64());
+    expect(2, dir.path(), &["search", "(", "--regex"]);
+    expect(2, dir.path(), &["search", "x", "--since", "soon"]);
+    expect(0, dir.path(), &["search", "log.n", "--regex", "--since", "2026-01-01T00:00:00Z"]);
+}
+
+#[test]
+fn resume_shows_where_a_session_stands_and_what_to_send() {
+    let dir = imported();
+    let text = expect(0, dir.path(), &["resume", ID]);
+    assert!(text.contains("uncertain\t") || text.contains("history\t"), "{text}");
+    let value = &json_lines(&expect(0, dir.path(), &["resume", ID, "--json"]))[0];
+    for key in
+        ["session", "run", "format", "reading", "state", "view", "findings", "memory", "digest"]
+    {
+        assert!(!value[key].is_null(), "{key}");
+    }
+    let again = &json_lines(&expect(0, dir.path(), &["resume", ID, "--json"]))[0];
+    assert_eq!(value["digest"], again["digest"]);
+    for provider in ["plain", "openai", "anthropic"] {
+        let lines = expect(0, dir.path(), &["resume", ID, "--view", "--provider", provider]);
+        let is_entry = |line: &serde_json::Value| {
+            line["role"].is_string() || provider == "plain" && line["marker"].is_string()
+        };
+        assert!(json_lines(&lines).iter().all(is_entry), "{provider}");
+    }
+    expect(0, dir.path(), &["memory", ID, "--budget", "100"]);
+    // Never another project's.
+    expect(3, dir.path(), &["resume"]);
 }

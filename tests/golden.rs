@@ -412,3 +412,75 @@ fn a_line_over_the_limit_is_set_aside_in_parts_and_is_one_span() {
     assert_eq!(import(&log, &path).outcome, Outcome::Unchanged);
     assert!(jsonl::verify(&log.snapshot().unwrap(), &id).unwrap().is_empty());
 }
+
+#[test]
+fn lines_just_over_the_limit_are_set_aside_whatever_the_limit_is() {
+    for limit in [1 << 20, 1000] {
+        for over in [0, 1, 2, 3] {
+            for end in ["\n", "\r\n", ""] {
+                let scratch = tempfile::tempdir().unwrap();
+                let path = scratch.path().join("t.jsonl");
+                let record = r#"{"id":"m","role":"user","content":"x","timestamp":"t"}"#;
+                let long = "y".repeat(limit + over);
+                let bytes = format!("{record}\n{long}{end}");
+                std::fs::write(&path, &bytes).unwrap();
+                let builder = EventLog::builder().max_entry_bytes(limit);
+                let log = builder.open(scratch.path().join("log")).unwrap();
+                let mut options = ImportOptions::default();
+                options.session = Some("s".to_owned());
+                let report = jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap();
+                let what = format!("limit {limit}, {over} over, {end:?}");
+                assert_eq!(report.quarantined_spans, 1, "{what}");
+                let oversize = report.quarantined[0].reason.name() == "oversize_line";
+                assert_eq!(oversize, over > 0, "{what}");
+                assert!(export(&log, "s") == bytes.as_bytes(), "{what}");
+            }
+        }
+    }
+}
+
+/// What is read of a line over two imports is what is read of it at once.
+#[test]
+fn a_line_that_comes_in_over_two_imports_is_read_as_one() {
+    let record = r#"{"id":"msg_001","role":"user","content":"x","timestamp":"t"}"#;
+    let deep = format!("{{\"a\":{}", "[".repeat(1100));
+    let long = "x".repeat(3 << 20);
+    for (first, rest) in [(deep.as_str(), record), (long.as_str(), record)] {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("t.jsonl");
+        let builder = EventLog::builder().max_entry_bytes(1 << 20);
+        let log = builder.open(scratch.path().join("log")).unwrap();
+        let mut options = ImportOptions::default();
+        let whole = format!("{record}\n{first}{rest}\n");
+        let mut import = |bytes: &str, session: &str| {
+            std::fs::write(&path, bytes).unwrap();
+            options.session = Some(session.to_owned());
+            jsonl::import(&log, open(&path), &options, &mut |_| {}).unwrap()
+        };
+        import(&format!("{record}\n{first}"), "twice");
+        let twice = import(&whole, "twice");
+        let once = import(&whole, "once");
+        assert_eq!(twice.records, once.records);
+        assert_eq!(twice.records, 1, "an object inside another is no record");
+        assert!(export(&log, "twice") == whole.as_bytes());
+        assert!(jsonl::verify(&log.snapshot().unwrap(), "twice").unwrap().is_empty());
+    }
+}
+
+/// What its host appends later, and records of a session without a name, are no damage.
+#[test]
+fn a_healthy_log_has_no_problems() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("transcript-abc.jsonl");
+    let record = r#"{"event_id":"e","timestamp":"t","session_id":"","run_id":"r","step":0,"event_type":"message"}"#;
+    std::fs::write(&path, format!("{record}\n{{\"torn")).unwrap();
+    let log = EventLog::open(scratch.path().join("log")).unwrap();
+    let found = &jsonl::discover(&path).files[0];
+    let report = found.import(Some(&log), &ImportOptions::default(), &mut |_| {}).unwrap();
+    let id = report.session.unwrap();
+    let problems = || jsonl::verify(&log.snapshot().unwrap(), &id).unwrap();
+    assert!(problems().is_empty(), "{:?}", problems());
+    let entry = eventlog::Entry::new(Kind::Message, br#"{"role":"user"}"#);
+    log.session(&id).unwrap().append(entry).unwrap();
+    assert!(problems().is_empty(), "{:?}", problems());
+}

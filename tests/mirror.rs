@@ -437,3 +437,56 @@ fn what_stands_beside_a_followed_file_comes_in_when_it_changes() {
     let report = found.import(Some(&place.log), &ImportOptions::default(), &mut |_| {}).unwrap();
     assert_eq!((report.outcome, status()), (Outcome::Unchanged, "paused"));
 }
+
+/// After a flush a power cut takes nothing of the files, new ones and their names included.
+#[cfg(feature = "sim")]
+#[test]
+fn what_the_mirror_has_flushed_survives_a_power_cut() {
+    use eventlog::io::sim::SimDisk;
+    let disk = SimDisk::new();
+    let root = disk.root().subdir("files", true).unwrap();
+    disk.root().sync().unwrap();
+    let place = place();
+    let mut mirror = Mirror::new(root);
+    place.append(&event(0));
+    place.sync(&mut mirror);
+    let torn = Entry::new(Kind::Damaged, b"{\"event").terminator(Terminator::None).detail(5);
+    place.log.session("s").unwrap().append(torn).unwrap();
+    // This one has nothing to write, and forgets nothing.
+    place.sync(&mut mirror);
+    mirror.flush().unwrap();
+    let disk = disk.crash(&mut |_| eventlog::io::sim::Fate::Dropped);
+    let dir = disk.root().subdir("files", false).unwrap().subdir("transcripts", false).unwrap();
+    let file = dir.open("transcript-s.jsonl", OpenMode::Read).unwrap();
+    assert_eq!(file.len().unwrap(), event(0).len() as u64 + 1);
+}
+
+#[test]
+fn the_mirrored_description_is_in_step_too() {
+    let place = place();
+    let mut attributes = Attributes::default();
+    attributes.format = Some("recursive".to_owned());
+    let session = place.log.session("one").unwrap();
+    session.describe(&attributes).unwrap();
+    let line = r#"{"id":"msg_001","role":"user","content":"x","timestamp":"t"}"#;
+    session.append(Entry::new(Kind::Message, line.as_bytes())).unwrap();
+    let mut mirror = place.mirror();
+    place.sync(&mut mirror);
+    let path = place.root.join("workspaces/unknown/sessions/unknown/one/.meta.json");
+    let status = || {
+        let meta = eventlog::format::recursive::Meta::parse(&std::fs::read(&path).unwrap());
+        meta.unwrap().status.name()
+    };
+    assert_eq!(status(), "active");
+    attributes.meta = Some(std::fs::read_to_string(&path).unwrap().replace("active", "paused"));
+    session.describe(&attributes).unwrap();
+    place.sync(&mut mirror);
+    assert_eq!(status(), "paused");
+    std::fs::remove_file(&path).unwrap();
+    assert!(mirror.check());
+    place.sync(&mut mirror);
+    assert_eq!(status(), "paused");
+    std::fs::remove_file(&path).unwrap();
+    place.sync(&mut place.mirror());
+    assert_eq!(status(), "paused");
+}

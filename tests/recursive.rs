@@ -580,3 +580,108 @@ fn what_stands_before_a_turn_is_what_the_original_keeps_of_it() {
     println!("{cuts} cuts");
     assert!(cuts > 100);
 }
+
+#[test]
+fn a_description_that_somebody_has_changed_is_not_changed_back() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("workspaces/unknown/sessions/slug/one");
+    std::fs::create_dir_all(&dir).unwrap();
+    let line = r#"{"id":"msg_001","role":"user","content":"x","timestamp":"2026-01-02T03:04:05Z"}"#;
+    std::fs::write(dir.join("transcript.jsonl"), format!("{line}\n")).unwrap();
+    let log = EventLog::open(scratch.path().join("log")).unwrap();
+    import(&log, &dir.join("transcript.jsonl"));
+    let root: Arc<dyn eventlog::io::Dir> =
+        Arc::new(StdDir::create(scratch.path().join("out")).unwrap());
+    let snapshot = log.snapshot().unwrap();
+    let options = ExportOptions::default();
+    let export = |force| {
+        let (path, _) =
+            jsonl::export_into(&snapshot, "one", options, &root, force, &mut |_| {}).unwrap();
+        path.with_file_name(".meta.json")
+    };
+    let meta = export(false);
+    let edited =
+        std::fs::read_to_string(&meta).unwrap().replace("\"name\": \"x\"", "\"name\": \"mine\"");
+    assert!(edited.contains("mine"));
+    std::fs::write(&meta, &edited).unwrap();
+    export(false);
+    assert_eq!(std::fs::read_to_string(&meta).unwrap(), edited);
+    export(true);
+    assert!(!std::fs::read_to_string(&meta).unwrap().contains("mine"));
+}
+
+#[test]
+fn a_document_with_another_time_is_the_same_document() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("old.legacy.json");
+    let document =
+        r#"{"session_id": "old", "history_messages": [{"role": "user", "content": "q"}]}"#;
+    std::fs::write(&path, document).unwrap();
+    let log = EventLog::open(scratch.path().join("log")).unwrap();
+    assert_eq!(import(&log, &path).outcome, Outcome::Imported);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(1)).unwrap();
+    assert_eq!(import(&log, &path).outcome, Outcome::Unchanged);
+}
+
+/// A foreign file is data: it never stops an import.
+#[test]
+fn odd_files_beside_a_transcript_do_not_stop_its_import() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("workspaces/h/sessions/slug/one");
+    std::fs::create_dir_all(&dir).unwrap();
+    let line = r#"{"id":"msg_001","role":"user","content":"x","timestamp":"t"}"#;
+    std::fs::write(dir.join("transcript.jsonl"), format!("{line}\n")).unwrap();
+    std::fs::write(scratch.path().join("workspaces/h/path.txt"), "/x".repeat(9000)).unwrap();
+    let pid = std::process::id();
+    let host = place::host_name();
+    std::fs::write(dir.join(".lock"), format!("{pid}\n{host}\n{}\n", u64::MAX)).unwrap();
+    let log = EventLog::open(scratch.path().join("log")).unwrap();
+    let report = import(&log, &dir.join("transcript.jsonl"));
+    assert_eq!(report.outcome, Outcome::Imported);
+    assert!(report.finding_counts.keys().any(|code| code.name() == "lock_held"));
+}
+
+/// Whatever is left out is named, and ids are different.
+#[test]
+fn a_conversion_says_what_it_leaves_out() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("t.jsonl");
+    let event = |id: &str, payload: &str| {
+        format!(
+            r#"{{"event_id":"{id}","timestamp":"t","session_id":"s","run_id":"r","step":0,"event_type":"message","payload":{payload}}}"#
+        )
+    };
+    let lines = [
+        event("", r#"{"role":"user","content":["parts"]}"#),
+        event(
+            "",
+            r#"{"role":"assistant","content":"a","metadata":{"reasoning_content":"hm","tool_calls":[{"id":"c","name":"R","arguments":{},"extra":1}]}}"#,
+        ),
+        event(
+            "",
+            r#"{"role":"tool","content":"r","metadata":{"tool_name":"R","tool_call_id":"c"}}"#,
+        ),
+    ];
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let log = EventLog::open(scratch.path().join("log")).unwrap();
+    import(&log, &path);
+    let mut options = ExportOptions::default();
+    options.format = Some(&Recursive);
+    let mut out = Vec::new();
+    let snapshot = log.snapshot().unwrap();
+    let exported = jsonl::export_as(&snapshot, "s", options, &mut out, &mut |_| {}).unwrap();
+    let said = exported.not_carried.join("; ");
+    for what in ["content that is no text (1)", "field extra of calls (1)", "field tool_name (1)"] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    let out: Vec<Value> = String::from_utf8(out)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(out[1]["reasoning_content"], "hm");
+    let ids: std::collections::BTreeSet<_> =
+        out.iter().map(|line| line["uuid"].to_string()).collect();
+    assert_eq!(ids.len(), 3);
+}

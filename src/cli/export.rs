@@ -86,16 +86,21 @@ impl Export {
         }
         let log = place::open_to_read(global, output)?;
         let snapshot = log.snapshot()?;
-        let ids = match self.all {
-            true => snapshot.sessions().map(|session| session.map(|s| s.id)).collect(),
-            false => {
-                let ids = self.sessions.iter().map(|name| place::session_id(&snapshot, name));
-                Ok(ids.collect::<Result<Vec<_>, _>>()?)
-            }
-        };
-        let ids: Vec<String> = ids?;
-        let place = self.place(many)?;
         let (mut exit, mut done) = (Exit::Fine, (0, 0));
+        let mut ids = Vec::new();
+        for name in &self.sessions {
+            ids.push(place::session_id(&snapshot, name)?);
+        }
+        for session in self.all.then(|| snapshot.sessions()).into_iter().flatten() {
+            match session {
+                Ok(session) => ids.push(session.id),
+                Err(error) => {
+                    output.report(error.kind().name(), &error.to_string(), error.hint());
+                    exit = Exit::Damage;
+                }
+            }
+        }
+        let place = self.place(many)?;
         for id in &ids {
             // One damaged session hides no other.
             match self.export(&snapshot, id, &place, output) {

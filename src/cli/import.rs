@@ -131,6 +131,10 @@ impl Import {
             let hint = "`eventlog append SESSION` takes lines from stdin";
             return Err(Failure::usage("import reads files, not stdin", hint));
         }
+        if let Some(missing) = self.paths.iter().find(|path| self.follow && !path.exists()) {
+            let error = std::io::ErrorKind::NotFound.into();
+            return Err(Error::from_io("cannot follow", missing, error).into());
+        }
         let start = Instant::now();
         let mut files = Vec::new();
         let mut summary = Summary { r#type: "summary", ..Summary::default() };
@@ -209,10 +213,6 @@ impl Import {
         /// How often to look without being told, for files that other machines write.
         const LOOK: Duration = Duration::from_secs(5);
         const LOOK_AT_UNSETTLED: Duration = Duration::from_millis(500);
-        if let Some(missing) = self.paths.iter().find(|path| !path.exists()) {
-            let error = std::io::ErrorKind::NotFound.into();
-            return Err(Error::from_io("cannot follow", missing, error).into());
-        }
         let roots = self.paths.iter().map(|path| path.canonicalize().unwrap_or(path.clone()));
         let roots: Vec<PathBuf> = roots.collect();
         let paths: Vec<&Path> = roots.iter().map(PathBuf::as_path).collect();
@@ -227,6 +227,7 @@ impl Import {
         let all = || paths.iter().flat_map(|path| jsonl::discover(path).files);
         let mut due: BTreeSet<PathBuf> = all().map(|found| found.path).collect();
         output.note(&format!("following {}", plural(due.len() as u64, "file")));
+        let mut looked = Instant::now();
         while !interrupt::interrupted() {
             for path in std::mem::take(&mut due) {
                 match follower.look(&path) {
@@ -257,19 +258,27 @@ impl Import {
             let wait = if unsettled.is_empty() { LOOK } else { LOOK_AT_UNSETTLED };
             let changed = interrupt::wait(&watch, wait);
             due.extend(unsettled);
-            match changed {
-                Changed::Paths(paths) => {
-                    for path in paths {
-                        match path.is_file() && jsonl::is_candidate(&path) {
-                            true => _ = due.insert(path),
-                            // Perhaps the description beside one.
-                            false => due.extend(
-                                path.parent().map(|dir| follower.files_in(dir)).unwrap_or_default(),
-                            ),
-                        }
+            let changed_all = changed == Changed::Anything;
+            if let Changed::Paths(paths) = changed {
+                for path in paths {
+                    let found = path.symlink_metadata();
+                    let is_file = found.as_ref().is_ok_and(|found| found.is_file());
+                    if found.is_ok_and(|found| found.is_dir()) {
+                        due.extend(jsonl::discover(&path).files.into_iter().map(|f| f.path));
+                        continue;
+                    }
+                    match is_file && jsonl::is_candidate(&path) {
+                        true => _ = due.insert(path),
+                        // Perhaps the description beside one.
+                        false => due.extend(
+                            path.parent().map(|dir| follower.files_in(dir)).unwrap_or_default(),
+                        ),
                     }
                 }
-                _ => due.extend(all().map(|found| found.path)),
+            }
+            if changed_all || looked.elapsed() >= LOOK {
+                due.extend(all().map(|found| found.path));
+                looked = Instant::now();
             }
         }
         for (_, (outcome, mut report)) in seen {

@@ -165,8 +165,8 @@ pub(crate) fn session_id(snapshot: &Snapshot, argument: &str) -> Result<String, 
             .ok_or_else(|| not_found(format!("there is no session {argument}")));
     }
     let mut candidates = Vec::new();
-    for session in snapshot.sessions() {
-        let session = session?;
+    // A damaged record hides no other session; `sessions` and `verify` report it.
+    for session in snapshot.sessions().flatten() {
         if session.id.starts_with(argument) {
             candidates.push(session.id);
         }
@@ -195,7 +195,7 @@ fn not_found(message: String) -> Failure {
 
 /// All sessions, the most recently written first.
 pub(crate) fn newest_first(snapshot: &Snapshot) -> Result<Vec<SessionInfo>, Failure> {
-    let mut sessions = snapshot.sessions().collect::<Result<Vec<_>, _>>()?;
+    let mut sessions: Vec<_> = snapshot.sessions().flatten().collect();
     sessions.sort_by(|a, b| (b.updated_unix_micros, &b.id).cmp(&(a.updated_unix_micros, &a.id)));
     Ok(sessions)
 }

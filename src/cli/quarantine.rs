@@ -1,8 +1,8 @@
 //! `eventlog quarantine`: what was set aside of a session, and why.
 
 use clap::Args;
-use eventlog::Kind;
 use eventlog::format::Damage;
+use eventlog::{Kind, jsonl};
 use serde::Serialize;
 
 use super::output::{Output, plural};
@@ -60,8 +60,7 @@ impl Quarantine {
                 let (seq, reason) = (event.seq(), reason.name());
                 let span =
                     Span { seq, line, offset, length, reason, bytes_base64, replaced: false };
-                let may_be_replaced = is_open && matches!(reason, "torn_tail" | "nul_padding");
-                if may_be_replaced {
+                if jsonl::is_torn_end(&event) {
                     torn.push((span, event.bytes().to_vec()));
                 } else {
                     self.settle(&mut torn, output)?;

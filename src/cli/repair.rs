@@ -135,7 +135,7 @@ impl Repair {
         if self.in_place {
             repaired.take_after(path).map_err(failed)?;
         }
-        let damaged_path = free_name(path, ".damaged");
+        let damaged_path = free_name(&eventlog::io::Dir::path(&*dir).join(&name), ".damaged");
         let damaged_name = damaged_path.file_name().unwrap_or_default().to_string_lossy();
         let damaged = Replacement::create(dir, &damaged_name).map_err(failed)?;
         Ok(Files { path: path.to_owned(), repaired, damaged, damaged_path })

@@ -12,8 +12,8 @@ use super::{Exit, Failure, Global, place};
 /// Show where a session stands: history, checkpoint, pending and uncertain calls
 ///
 /// Without SESSION it is the latest session of the current directory's workspace, never another
-/// one's. An uncertain call was begun, and nobody knows how it ended: find out what it did before it
-/// is made again.
+/// one's. An uncertain call was begun, and nobody knows how it ended: find out what it did before
+/// it is made again.
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
     /// A session id, a unique prefix of one, @last or @N
@@ -24,7 +24,8 @@ pub(crate) struct Resume {
     /// Whose messages the view is written as
     #[arg(long, value_name = "NAME", default_value = "plain", requires = "view")]
     provider: Provider,
-    /// How tool lifecycle facts are read: original merges all facts of a call id, as MyCodeAgent does
+    /// How tool lifecycle facts are read: original merges all facts of a call id, as MyCodeAgent
+    /// does
     #[arg(long, value_name = "READING", default_value = "default")]
     reading: ReadingName,
     /// Only this run

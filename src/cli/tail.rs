@@ -85,9 +85,8 @@ impl Tail {
                 Ok(session.map(|session| (session.id, session.events)).into_iter().collect())
             }
             None => {
-                let heads = snapshot.sessions();
-                let heads = heads.map(|session| session.map(|s| (s.id, s.events)));
-                Ok(heads.collect::<Result<_, _>>()?)
+                let heads = snapshot.sessions().flatten();
+                Ok(heads.map(|session| (session.id, session.events)).collect())
             }
         }
     }

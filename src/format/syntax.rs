@@ -123,6 +123,8 @@ enum StringEnd {
 
 /// Objects with more keys than this have their keys compared by hash.
 const FEW_KEYS: usize = 64;
+/// Beyond this many keys of one object, duplicates are no longer looked for.
+const MANY_KEYS: usize = 64 << 10;
 
 impl Walker {
     /// Walks the value that begins at `start`, white space before it included, and calls `member`
@@ -202,6 +204,9 @@ impl Walker {
                     let closes_object = byte == b'}';
                     match self.levels.pop_if(|level| level.is_object == closes_object) {
                         Some(level) => {
+                            if self.keys.len() - level.keys > FEW_KEYS {
+                                many.retain(|(start, _)| *start != level.start);
+                            }
                             self.keys.truncate(level.keys);
                             let range = level.start..at + 1;
                             if closes_object {
@@ -251,6 +256,8 @@ impl Walker {
         let name = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
         let found = name(&key);
         let twice = match before.len() {
+            // Nobody writes such an object by hand, and its keys are not worth the memory.
+            MANY_KEYS.. => return,
             0..FEW_KEYS => before.iter().any(|range| name(range) == found),
             n => {
                 if n == FEW_KEYS {

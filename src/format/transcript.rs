@@ -143,13 +143,14 @@ fn texts<'l, const N: usize>(payload: &'l str, keys: [&str; N]) -> [Option<Cow<'
 }
 
 fn message_facts<'l>(payload: &'l str, role: Cow<'l, str>, facts: &mut Facts<'l>) {
-    let Ok(([content, calls, tool, call_id], _)) = json::fields(
+    let Ok(([content, calls, tool, call_id, reasoning], _)) = json::fields(
         payload.as_bytes(),
         [
             &["content"],
             &["metadata", "tool_calls"],
             &["metadata", "tool_name"],
             &["metadata", "tool_call_id"],
+            &["metadata", "reasoning_content"],
         ],
     ) else {
         return;
@@ -161,6 +162,9 @@ fn message_facts<'l>(payload: &'l str, role: Cow<'l, str>, facts: &mut Facts<'l>
         let tool = tool.and_then(json::scalar_text);
         facts.add(content, Content::Answer { call_id, tool, text });
         return;
+    }
+    if let Some(thought) = reasoning.and_then(json::string).filter(|text| !text.is_empty()) {
+        facts.add(reasoning, Content::Reasoning(thought));
     }
     facts.add(content, Content::Text { role, text });
     for call in calls.map(json::elements).unwrap_or_default() {

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -34,13 +33,12 @@ impl Replacement {
     ///
     /// What the operating system reports.
     pub fn create(dir: Arc<dyn Dir>, name: &str) -> io::Result<Replacement> {
-        // A name of its own length limit: `name` itself may be as long as a name can be.
-        static COUNTER: AtomicU64 = AtomicU64::new(0);
         remove_left_behind(&*dir);
-        let n = COUNTER.fetch_add(1, Ordering::Relaxed);
-        let temporary = format!(".eventlog-{}-{n}.tmp", std::process::id());
-        remove_if_present(&*dir, &temporary)?;
+        // A name of its own length limit: `name` itself may be as long as a name can be.
+        let temporary = format!("{PREFIX}{}{SUFFIX}", uuid::Uuid::now_v7().simple());
         let file = dir.open(&temporary, OpenMode::CreateNew)?;
+        // Who finds the file locked leaves it alone. Where there are no locks, so be it.
+        _ = file.as_std().map(::std::fs::File::try_lock);
         Ok(Replacement {
             dir,
             name: name.to_owned(),
@@ -118,18 +116,23 @@ impl Replacement {
     }
 }
 
-/// Removes what processes that were killed left in `dir`; once for each directory.
+const PREFIX: &str = ".eventlog-";
+const SUFFIX: &str = ".tmp";
+
+/// Removes what processes that were killed left in `dir`: temporary files that nobody holds. Once
+/// for each directory.
 fn remove_left_behind(dir: &dyn Dir) {
     static SEEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
-    if !SEEN.lock().insert(dir.path()) || !Path::new("/proc/self").exists() {
+    if !SEEN.lock().insert(dir.path()) {
         return;
     }
     for entry in dir.list().unwrap_or_default() {
         let Some(name) = entry.name.to_str() else { continue };
-        let process = name.strip_prefix(".eventlog-").and_then(|rest| rest.strip_suffix(".tmp"));
-        let process = process.and_then(|rest| rest.split_once('-')?.0.parse::<u32>().ok());
-        let is_gone = |process| !Path::new("/proc").join(format!("{process}")).exists();
-        if process.is_some_and(is_gone) {
+        if !name.starts_with(PREFIX) || !name.ends_with(SUFFIX) {
+            continue;
+        }
+        let Ok(file) = dir.open(name, OpenMode::Write) else { continue };
+        if file.as_std().is_some_and(|file| file.try_lock().is_ok()) {
             // What cannot be removed is in nobody's way.
             _ = dir.remove(name);
         }

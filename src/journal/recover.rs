@@ -343,7 +343,14 @@ pub(crate) fn read_on(
         }
         // A batch that reaches beyond the window, or the end of the segment.
         if end == begun {
-            return Ok(None);
+            let needed = match frame::read_head(FrameKind::Batch, end.epoch.0, rest) {
+                Ok(head) => head.frame_len() + ZEROS_BYTES,
+                Err(_) => return Ok(None),
+            };
+            if needed <= window.len() || filled < window.len() {
+                return Ok(None);
+            }
+            window.resize(needed, 0);
         }
     }
 }

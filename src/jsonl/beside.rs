@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::finding::{Code, Finding};
 use crate::format::recursive::Meta;
 use crate::format::recursive::place::{self, Lock};
-use crate::log::commit::META_BYTES_MAX;
+use crate::log::commit::{ATTRIBUTE_BYTES_MAX, META_BYTES_MAX};
 use crate::memtable::Attributes;
 
 /// What is known of a transcript from its place and the files beside it.
@@ -57,7 +57,9 @@ impl Beside {
             true => dir.file_name().map(|name| name.to_string_lossy().into_owned()),
             false => Some(stem.strip_prefix("transcript-").unwrap_or(&stem).to_owned()),
         };
-        beside.attributes.workspace = workspace(dir, in_own_dir);
+        let fits = |text: &String| text.len() <= ATTRIBUTE_BYTES_MAX;
+        beside.attributes.workspace = workspace(dir, in_own_dir).filter(fits);
+        beside.attributes.origin = beside.attributes.origin.take().filter(fits);
         beside.read_meta(&Beside::meta_path(&path));
         beside.read_lock(&lock);
         beside.check_mode(&path);

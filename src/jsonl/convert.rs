@@ -17,6 +17,8 @@ pub(super) struct Converter<'s> {
     to: &'static dyn Format,
     session: &'s str,
     not_carried: BTreeMap<String, u64>,
+    /// Lines taken.
+    lines: u64,
     /// Messages written.
     messages: u64,
     /// User turns written.
@@ -30,7 +32,7 @@ pub(super) struct Converter<'s> {
 }
 
 /// Keys of a transcript's line, payload and message metadata that have a place in the other format.
-const TRANSCRIPT_CARRIED: [&[&str]; 13] = [
+const TRANSCRIPT_CARRIED: [&[&str]; 12] = [
     &["event_id"],
     &["timestamp"],
     &["session_id"],
@@ -42,7 +44,6 @@ const TRANSCRIPT_CARRIED: [&[&str]; 13] = [
     &["payload", "metadata"],
     &["payload", "metadata", "tool_calls"],
     &["payload", "metadata", "tool_call_id"],
-    &["payload", "metadata", "tool_name"],
     &["payload", "metadata", "reasoning_content"],
 ];
 /// Keys of a recursive line that have a place in the other format.
@@ -76,6 +77,7 @@ impl<'s> Converter<'s> {
             to,
             session,
             not_carried: BTreeMap::new(),
+            lines: 0,
             messages: 0,
             turns: 0,
             step: 0,
@@ -111,6 +113,7 @@ impl<'s> Converter<'s> {
             }
         }
         let record = self.from.classify(line).ok()?;
+        self.lines += 1;
         if let Some(time) = record.time.as_deref() {
             self.last_time = time.to_owned();
         }
@@ -159,6 +162,7 @@ impl<'s> Converter<'s> {
         let mut calls = Vec::new();
         let mut said = None;
         let mut call_id = None;
+        let mut thought = None;
         for fact in Transcript.facts(line) {
             match fact.content {
                 Content::Text { role, text } => {
@@ -175,7 +179,10 @@ impl<'s> Converter<'s> {
                     call_id = Some(id.into_owned());
                     said = Some(("tool".to_owned(), text.into_owned()));
                 }
+                Content::Reasoning(text) => thought = Some(text.into_owned()),
                 Content::Call { id, name, arguments } => {
+                    let raw = line.get(fact.bytes.clone()).unwrap_or_default();
+                    self.count_call_keys(raw);
                     let call = Object::new(Spacing::Compact).text("id", &id).text("name", &name);
                     calls.push(call.raw("arguments", arguments.unwrap_or("{}")).finish());
                 }
@@ -183,7 +190,12 @@ impl<'s> Converter<'s> {
             }
         }
         let (role, content) = said?;
-        let uuid = derived_uuid(id.as_deref().unwrap_or_default(), self.messages);
+        let payload = crate::format::raw_field(line, "payload").unwrap_or_default();
+        let given = crate::format::raw_field(payload.as_bytes(), "content");
+        if given.is_some_and(|given| !given.starts_with('"') && given != "null") {
+            self.leave_out("content that is no text");
+        }
+        let uuid = derived_uuid(id.as_deref().unwrap_or_default(), self.lines);
         let parent = match role.as_str() {
             // Answers belong to the message with the calls.
             "tool" => self.last_assistant.clone().or_else(|| self.last_uuid.clone()),
@@ -207,13 +219,25 @@ impl<'s> Converter<'s> {
             self.last_assistant = Some(uuid.clone());
         }
         self.last_uuid = Some(uuid);
-        let object = object.text_if("tool_call_id", call_id.as_deref());
+        let object = object
+            .text_if("tool_call_id", call_id.as_deref())
+            .text_if("reasoning_content", thought.as_deref());
         Some(object.text("timestamp", &self.last_time).finish())
+    }
+
+    /// Counts what a call has beside its id, its name and its arguments.
+    fn count_call_keys(&mut self, raw: &[u8]) {
+        let raw = std::str::from_utf8(raw).unwrap_or_default();
+        for (key, _) in crate::format::json_members(raw) {
+            if !matches!(&*key, "id" | "name" | "arguments") {
+                self.leave_out(&format!("field {key} of calls"));
+            }
+        }
     }
 
     fn event(&self, id: &str, kind: &str, payload: &str) -> String {
         Object::new(Spacing::Spaced)
-            .text("event_id", &format!("evt-{}", derived_uuid(id, self.step).replace('-', "")))
+            .text("event_id", &format!("evt-{}", derived_uuid(id, self.lines).replace('-', "")))
             .text("timestamp", &self.last_time)
             .text("session_id", self.session)
             .text("run_id", &format!("run-{}", self.turns.max(1)))
@@ -244,6 +268,7 @@ impl<'s> Converter<'s> {
                     said = Some(("tool".to_owned(), text.into_owned()));
                 }
                 Content::Call { id, name, arguments } => {
+                    self.count_call_keys(raw.unwrap_or_default().as_bytes());
                     self.tools.insert(id.to_string(), name.to_string());
                     let call = Object::new(Spacing::Spaced).text("id", &id).text("name", &name);
                     calls.push(call.raw("arguments", arguments.unwrap_or("{}")).finish());

@@ -112,10 +112,13 @@ impl Found {
         options.beside = Beside::of(&self.path);
         let file = StdDir::open_file(&self.path).map_err(failed)?;
         let is_document = self.path.extension().is_some_and(|extension| extension == "json");
-        if is_document && let Some(converted) = legacy::convert(&self.path, &file)? {
-            options.beside.session = converted.session;
+        if is_document && let Some(document) = legacy::read(&self.path, &file)? {
+            let id = options.session.clone().unwrap_or_else(|| document.session());
+            let converted = document.convert(log.and_then(|log| first_time(log, &id)));
+            options.beside.session = Some(document.session());
             options.beside.meta = converted.meta.clone();
             options.beside.attributes.meta = converted.meta.map(|meta| meta.to_text());
+            options.beside.findings.extend(converted.findings);
             return match log {
                 Some(log) => import_bytes(log, &converted.lines, &options),
                 None => examine_bytes(&converted.lines, &options),
@@ -126,4 +129,12 @@ impl Found {
             None => examine(file, &options, progress),
         }
     }
+}
+
+/// The time of a session's first record: that of its document when it was converted.
+fn first_time(log: &EventLog, id: &str) -> Option<jiff::Timestamp> {
+    let format = log.snapshot().ok()?.session(id).ok()??.attributes.format?;
+    let format = crate::format::by_name(&format)?;
+    let first = log.read(id, ..).ok()?.next()?.ok()?;
+    format.classify(first.bytes()).ok()?.time?.parse().ok()
 }

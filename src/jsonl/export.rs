@@ -1,7 +1,7 @@
 //! A session as the bytes it came from: each line and its line end, in order. Or without what is
 //! damaged, or in another format.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::entry::{Kind, StoredEntry, Terminator};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::recursive::{Derived, Meta, place};
 use crate::format::{Format, Recursive};
-use crate::io::{Dir, OpenMode, Replacement};
+use crate::io::{Dir, OpenMode, Reader, Replacement};
 use crate::log::{EventRange, SessionInfo, Snapshot};
 
 use super::convert::Converter;
@@ -228,9 +228,22 @@ pub fn export_into(
         export_as(snapshot, id, options, &mut tee, progress)
     })?;
     if is_recursive {
+        let mut session = session;
+        // What somebody has written into the description that is there is theirs.
+        let there = if force { None } else { read_meta(&dir, &session.id) };
+        session.attributes.meta = there.or(session.attributes.meta);
         write_meta(&dir, &session, derived.finish())?;
     }
     Ok((path, exported))
+}
+
+/// The description in a directory, if it is one of this session.
+fn read_meta(dir: &Arc<dyn Dir>, id: &str) -> Option<String> {
+    let file = dir.open(place::META, OpenMode::Read).ok()?;
+    let mut text = String::new();
+    Reader::new(file).take(1 << 20).read_to_string(&mut text).ok()?;
+    Meta::parse(text.as_bytes()).ok().filter(|meta| meta.session_id == id)?;
+    Some(text)
 }
 
 /// Writes the description that `derived` and what is known of the session give.

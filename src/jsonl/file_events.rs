@@ -19,11 +19,25 @@ pub(super) struct FileEvents<I> {
     at_end: bool,
 }
 
-/// Whether an event can be a torn end of a file.
-fn is_torn(event: &StoredEntry) -> bool {
+/// Whether an event can be the torn end of a file, which a later one may stand in the place of:
+/// damage that was cut off, without a line end.
+///
+/// ```
+/// # use eventlog::{Entry, EventLog, Kind, Terminator, format::Damage, jsonl};
+/// # let dir = std::env::temp_dir().join(format!("eventlog-doc-torn-{}", std::process::id()));
+/// # let log = EventLog::open(&dir)?;
+/// let torn = Entry::new(Kind::Damaged, b"{\"a").terminator(Terminator::None);
+/// log.session("s")?.append(torn.detail(Damage::TornTail as u8))?;
+/// assert!(jsonl::is_torn_end(&log.read("s", ..)?.next().unwrap()?));
+/// # log.close()?;
+/// # std::fs::remove_dir_all(dir).ok();
+/// # Ok::<(), eventlog::Error>(())
+/// ```
+pub fn is_torn_end(event: &StoredEntry) -> bool {
+    use Damage::{NulPadding, TooDeep, TornTail};
     event.kind() == Kind::Damaged
         && event.terminator() == Terminator::None
-        && matches!(Damage::from_code(event.detail()), Some(Damage::TornTail | Damage::NulPadding))
+        && matches!(Damage::from_code(event.detail()), Some(NulPadding | TooDeep | TornTail))
 }
 
 impl<I: Iterator<Item = Result<StoredEntry>>> FileEvents<I> {
@@ -37,7 +51,7 @@ impl<I: Iterator<Item = Result<StoredEntry>>> FileEvents<I> {
         while self.next.is_none() && !self.at_end {
             match self.events.next() {
                 None => self.at_end = true,
-                Some(Ok(event)) if is_torn(&event) => {
+                Some(Ok(event)) if is_torn_end(&event) => {
                     if event.replaces_tail() {
                         self.held.clear();
                     }

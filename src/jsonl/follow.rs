@@ -22,6 +22,9 @@ use super::stamp::Stamp;
 /// How long the end of a change is waited for.
 const SETTLED: Duration = Duration::from_secs(2);
 
+/// A look that takes longer is not taken again at once.
+const CHEAP: Duration = Duration::from_millis(50);
+
 /// Keeps sessions in step with files.
 #[derive(Debug)]
 pub struct Follower<'l> {
@@ -38,6 +41,10 @@ struct Followed {
     standing: Option<Standing>,
     /// Since when the file has been as it is, with something that was left alone.
     held_since: Option<Instant>,
+    /// When it may be looked at again, where a look costs the whole file.
+    not_before: Option<Instant>,
+    /// It has changed, and the look was put off.
+    put_off: bool,
 }
 
 impl<'l> Follower<'l> {
@@ -54,18 +61,25 @@ impl<'l> Follower<'l> {
     pub fn look(&mut self, path: &Path) -> Result<Option<FileReport>> {
         let failed = |error| Error::from_io("cannot open", path, error);
         let known = self.files.remove(path);
-        let file = StdDir::open_file(path).map_err(failed)?;
         let missing = || failed(std::io::ErrorKind::NotFound.into());
+        // First the stamp: what comes after it is seen by the next look.
         let stamp = Stamp::of(path).ok_or_else(missing)?;
+        let file = StdDir::open_file(path).map_err(failed)?;
         let meta = Stamp::of(&Beside::meta_path(path));
         let same = known.as_ref().is_some_and(|known| known.stamp == stamp && known.meta == meta);
         let held = known.as_ref().and_then(|known| known.held_since).filter(|_| same);
         let settled = held.is_some_and(|since| since.elapsed() >= SETTLED);
-        if same && !settled {
-            self.files.extend(known.map(|known| (path.to_owned(), known)));
+        // A file that cannot be gone on with is read from its start, so not at every change.
+        let is_early = known.as_ref().and_then(|known| known.not_before).is_some_and(|time| {
+            Instant::now() < time && known.as_ref().is_some_and(|k| k.stamp.inode == stamp.inode)
+        });
+        if (same && !settled) || is_early {
+            let put_off = |known| Followed { put_off: is_early && !same, ..known };
+            self.files.extend(known.map(|known| (path.to_owned(), put_off(known))));
             return Ok(None);
         }
         let is_first = known.is_none();
+        let began = Instant::now();
         // Another file, or one that was changed without growing, is compared from its start.
         let standing = known.and_then(|known| {
             let grown = known.stamp.inode == stamp.inode && known.stamp.len <= stamp.len;
@@ -92,7 +106,12 @@ impl<'l> Follower<'l> {
             Outcome::Refused | Outcome::Conflict => held_since.is_none(),
             outcome => is_first || outcome != Outcome::Unchanged,
         };
-        self.files.insert(path.to_owned(), Followed { stamp, meta, standing, held_since });
+        let not_before = match standing {
+            None if began.elapsed() > CHEAP => Some(Instant::now() + began.elapsed() * 20),
+            _ => None,
+        };
+        let followed = Followed { stamp, meta, standing, held_since, not_before, put_off: false };
+        self.files.insert(path.to_owned(), followed);
         Ok(news.then_some(report))
     }
 
@@ -108,7 +127,8 @@ impl<'l> Follower<'l> {
 
     /// The files with something that is left alone for now: to be looked at again soon.
     pub fn unsettled(&self) -> Vec<PathBuf> {
-        let held = self.files.iter().filter(|(_, followed)| followed.held_since.is_some());
+        let is_due = |followed: &Followed| followed.held_since.is_some() || followed.put_off;
+        let held = self.files.iter().filter(|(_, followed)| is_due(followed));
         held.map(|(path, _)| path.clone()).collect()
     }
 }

@@ -383,7 +383,8 @@ impl Import<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<()> {
         let reader = self.source.reader(tally.offset);
-        let mut lines = Lines::resume(reader, self.source.limit, tally.offset, tally.line - 1);
+        let mut lines = Lines::resume(reader, self.source.limit, tally.offset, tally.line - 1)
+            .inside_oversize(tally.in_oversize);
         let first_new = torn_end.first().map_or(tally.seq, StoredEntry::seq);
         let behind = first_new + torn_end.len() as u64;
         let mut is_first = true;
@@ -603,6 +604,7 @@ fn owned(entry: Entry<'_>) -> Entry<'static> {
         terminator: entry.terminator,
         user_turn: entry.user_turn,
         replaces_tail: entry.replaces_tail,
+        imported: true,
         detail: entry.detail,
         run: entry.run.map(|run| run.into_owned().into()),
         bytes: entry.bytes.into_owned().into(),

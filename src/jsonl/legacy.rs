@@ -9,83 +9,99 @@
 //! always gives the same lines.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
-use jiff::Timestamp;
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
 use crate::error::{Error, ErrorKind, Result};
+use crate::event::Json;
+use crate::finding::{Code, Finding};
 use crate::format::recursive::{Meta, Status};
 use crate::format::write::{Object, Spacing};
 use crate::io::{File, Reader};
+use jiff::Timestamp;
 
 /// A document as lines.
 #[derive(Debug)]
 pub(super) struct Converted {
     pub(super) lines: Vec<u8>,
-    pub(super) session: Option<String>,
     pub(super) meta: Option<Meta>,
+    /// What was left out.
+    pub(super) findings: Vec<Finding>,
 }
 
 const DOCUMENT_BYTES_MAX: u64 = 256 << 20;
 
-#[derive(Deserialize)]
-struct Document<'d> {
-    #[serde(borrow)]
-    transcript: Option<Vec<&'d RawValue>>,
-    #[serde(borrow)]
-    history_messages: Option<Vec<&'d RawValue>>,
-    session_id: Option<String>,
-    goal: Option<String>,
-    model: Option<String>,
-    provider: Option<String>,
-    tool_registry_hash: Option<String>,
-    preset: Option<String>,
-    #[serde(borrow)]
-    read_cache: Option<&'d RawValue>,
+/// A document of one of these formats.
+#[derive(Debug)]
+pub(super) struct Document {
+    root: Json,
+    messages: Vec<Json>,
+    /// Otherwise it is a snapshot.
+    is_one_file: bool,
+    digest: blake3::Hash,
+    stem: String,
+    path: PathBuf,
 }
 
-#[derive(Deserialize)]
-struct Message<'d> {
-    role: Option<String>,
-    #[serde(borrow)]
-    content: Option<&'d RawValue>,
-    #[serde(borrow)]
-    metadata: Option<&'d RawValue>,
-    #[serde(borrow)]
-    tool_calls: Option<&'d RawValue>,
-    tool_call_id: Option<String>,
-    reasoning_content: Option<String>,
-}
-
-/// The lines of the document at `path`; `None` when it is none of these formats.
+/// The document at `path`; `None` when it is none of these formats.
 ///
 /// # Errors
 ///
-/// `Io`; `Refused` for a document that begins like one of them and is broken.
-pub(super) fn convert(path: &Path, file: &Arc<dyn File>) -> Result<Option<Converted>> {
+/// `Io`; `TooLarge`; `Refused` for a document that begins like one of them and is broken.
+pub(super) fn read(path: &Path, file: &Arc<dyn File>) -> Result<Option<Document>> {
     let failed = |error| Error::from_io("cannot read", path, error);
-    let mut text = Vec::new();
-    Reader::new(file.clone()).take(DOCUMENT_BYTES_MAX).read_to_end(&mut text).map_err(failed)?;
-    // A JSONL file with the ending of a document is none of ours.
-    let document: Document<'_> = match serde_json::from_slice(&text) {
-        Ok(document) => document,
-        Err(error) if error.is_eof() || error.is_syntax() && error.line() <= 1 => {
-            return Err(Error::new(ErrorKind::Refused, format!("the document is broken: {error}"))
-                .with_hint("restore it from a copy; nothing of it was imported"));
+    if file.len().map_err(failed)? > DOCUMENT_BYTES_MAX {
+        let message = format!("the document is larger than {DOCUMENT_BYTES_MAX} bytes");
+        return Err(Error::new(ErrorKind::TooLarge, message)
+            .with_hint("nothing of it was imported; a JSONL file may have any size"));
+    }
+    let mut bytes = Vec::new();
+    Reader::new(file.clone()).read_to_end(&mut bytes).map_err(failed)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let Some(root) = Json::parse(&text) else {
+        // A JSONL file with the ending of a document is none of ours.
+        let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        if Json::parse(first).is_some() {
+            return Ok(None);
         }
-        Err(_) => return Ok(None),
+        return Err(Error::new(ErrorKind::Refused, "the document is broken: it is no JSON")
+            .with_hint("restore it from a copy; nothing of it was imported"));
     };
-    let maker = Maker { digest: blake3::hash(&text), time: time_of(path) };
+    let messages = |key| root.get(key).filter(|list| list.as_str().starts_with('['));
+    let (list, is_one_file) = match (messages("transcript"), messages("history_messages")) {
+        (Some(list), _) => (list, true),
+        (None, Some(list)) => (list, false),
+        (None, None) => return Ok(None),
+    };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(match (&document.transcript, &document.history_messages) {
-        (Some(messages), _) => Some(maker.one_file(messages, &document, stem)),
-        (None, Some(messages)) => Some(maker.snapshot(messages, &document, stem)),
-        (None, None) => None,
-    })
+    let (messages, digest) = (list.elements(), blake3::hash(&bytes));
+    Ok(Some(Document { root, messages, is_one_file, digest, stem, path: path.to_owned() }))
+}
+
+impl Document {
+    /// The session's id.
+    pub(super) fn session(&self) -> String {
+        let named = self.root.get("session_id").map(|id| id.id()).filter(|id| !id.is_empty());
+        match self.is_one_file {
+            true => self.stem.clone(),
+            false => named.unwrap_or_else(|| self.stem.trim_end_matches(".legacy").to_owned()),
+        }
+    }
+
+    /// The document as lines. `time` is that of an earlier conversion, so that it gives the same.
+    pub(super) fn convert(&self, time: Option<Timestamp>) -> Converted {
+        let time = time.unwrap_or_else(|| time_of(&self.path));
+        let maker = Maker { digest: self.digest, time };
+        match self.is_one_file {
+            true => maker.one_file(self),
+            false => maker.snapshot(self),
+        }
+    }
+
+    fn field(&self, key: &str) -> Option<String> {
+        self.root.get(key).map(|value| value.id()).filter(|text| !text.is_empty())
+    }
 }
 
 /// The time in the file's name, or when it was last changed.
@@ -121,49 +137,64 @@ impl Maker {
         uuid::Builder::from_custom_bytes(id.to_be_bytes()).into_uuid().to_string()
     }
 
-    fn one_file(&self, messages: &[&RawValue], document: &Document<'_>, stem: String) -> Converted {
+    fn one_file(&self, document: &Document) -> Converted {
         let mut lines = String::new();
         let mut derived = crate::format::recursive::Derived::default();
-        for (n, raw) in messages.iter().enumerate() {
-            let Ok(message) = serde_json::from_str::<Message<'_>>(raw.get()) else { continue };
-            let content = text(message.content).unwrap_or_default();
-            let parent = n.checked_sub(1).map(|parent| self.uuid(parent));
-            let is_answer = message.role.as_deref() == Some("tool");
+        let mut left_out = 0;
+        let mut n = 0;
+        for message in &document.messages {
+            let role = message.get("role").map(|role| role.id()).unwrap_or_default();
+            if role.is_empty() {
+                left_out += 1;
+                continue;
+            }
+            let parent = usize::checked_sub(n, 1).map(|parent| self.uuid(parent));
+            let is_answer = role == "tool";
+            let text =
+                |key| message.get(key).map(|value| as_text(&value)).filter(|t| !t.is_empty());
             let mut line = Object::new(Spacing::Compact)
                 .text("uuid", &self.uuid(n))
                 .text_if("parent_uuid", parent.as_deref())
                 .text_if("source_tool_assistant_uuid", parent.as_deref().filter(|_| is_answer))
                 .text("id", &format!("msg_{:03}", n + 1))
                 .text_if("parent_id", (n > 0).then(|| format!("msg_{n:03}")).as_deref())
-                .text("role", message.role.as_deref().unwrap_or("user"))
-                .text("content", &content);
-            if let Some(calls) = message.tool_calls.filter(|calls| calls.get().starts_with('[')) {
-                line = line.raw("tool_calls", calls.get());
+                .text("role", &role)
+                .text("content", &text("content").unwrap_or_default());
+            let calls = message.get("tool_calls").filter(|calls| calls.as_str().starts_with('['));
+            if let Some(calls) = calls.filter(|calls| !calls.elements().is_empty()) {
+                line = line.raw("tool_calls", calls.as_str());
             }
-            let line = line
-                .text_if("tool_call_id", message.tool_call_id.as_deref())
-                .text_if("reasoning_content", message.reasoning_content.as_deref())
-                .text("timestamp", &self.time.to_string())
-                .finish();
+            line = line
+                .text_if("tool_call_id", text("tool_call_id").as_deref())
+                .text_if("reasoning_content", text("reasoning_content").as_deref())
+                .text("timestamp", &self.time.to_string());
+            // What else it has is kept, but for the mark that the program does not store.
+            for (key, value) in message.members() {
+                if !ONE_FILE_KEYS.contains(&key.as_str()) {
+                    line = line.raw(&key, value.as_str());
+                }
+            }
+            let line = line.finish();
             derived.add(crate::entry::Kind::Message, line.as_bytes());
             lines.push_str(&line);
             lines.push('\n');
+            n += 1;
         }
-        let mut meta = derived.meta(&stem, None);
+        let mut meta = derived.meta(&document.stem, None);
         meta.created_at = self.time.to_string();
         meta.updated_at.clone_from(&meta.created_at);
-        meta.goal = document.goal.clone().unwrap_or_default();
-        meta.model = document.model.clone().unwrap_or_default();
-        meta.provider = document.provider.clone().unwrap_or_default();
-        meta.tool_registry_hash.clone_from(&document.tool_registry_hash);
-        meta.preset.clone_from(&document.preset);
+        meta.goal = document.field("goal").unwrap_or_default();
+        meta.model = document.field("model").unwrap_or_default();
+        meta.provider = document.field("provider").unwrap_or_default();
+        meta.tool_registry_hash = document.field("tool_registry_hash");
+        meta.preset = document.field("preset");
         meta.status = Status::Interrupted;
-        Converted { lines: lines.into_bytes(), session: Some(stem), meta: Some(meta) }
+        let findings = left_out_finding(left_out);
+        Converted { lines: lines.into_bytes(), meta: Some(meta), findings }
     }
 
-    fn snapshot(&self, messages: &[&RawValue], document: &Document<'_>, stem: String) -> Converted {
-        let named = document.session_id.clone().filter(|id| !id.is_empty());
-        let session = named.unwrap_or_else(|| stem.trim_end_matches(".legacy").to_owned());
+    fn snapshot(&self, document: &Document) -> Converted {
+        let session = document.session();
         let mut lines = String::new();
         let mut event = |n: usize, kind: &str, payload: &str| {
             let line = Object::new(Spacing::Spaced)
@@ -178,42 +209,55 @@ impl Maker {
             lines.push_str(&line.finish());
             lines.push('\n');
         };
-        for (n, raw) in messages.iter().enumerate() {
-            let Ok(message) = serde_json::from_str::<Message<'_>>(raw.get()) else { continue };
-            let role = message.role.as_deref().unwrap_or_default();
-            if !matches!(role, "user" | "assistant" | "tool" | "summary") {
+        let mut left_out = 0;
+        for (n, message) in document.messages.iter().enumerate() {
+            let role = message.get("role").map(|role| role.id()).unwrap_or_default();
+            if !matches!(role.as_str(), "user" | "assistant" | "tool" | "summary") {
+                left_out += 1;
                 continue;
             }
-            let metadata = message.metadata.map(RawValue::get).unwrap_or_default();
-            let inner = metadata.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-            let inner = inner.map(str::trim).filter(|inner| !inner.is_empty());
-            let flag = "\"legacy_snapshot_import\":true";
-            let metadata =
-                inner.map_or(format!("{{{flag}}}"), |inner| format!("{{{inner},{flag}}}"));
+            let metadata = message.get("metadata").filter(Json::is_object);
+            let metadata = metadata.unwrap_or_else(Json::object);
+            let metadata = metadata.with("legacy_snapshot_import", &Json::raw("true"));
+            let content = message.get("content").map(|content| as_text(&content));
             let payload = Object::new(Spacing::Spaced)
-                .text("role", role)
-                .text("content", &text(message.content).unwrap_or_default())
-                .raw("metadata", &metadata);
+                .text("role", &role)
+                .text("content", &content.unwrap_or_default())
+                .raw("metadata", metadata.as_str());
             event(n, "message", &payload.finish());
         }
-        let cache = document.read_cache.map_or("{}", RawValue::get);
+        let cache = document.root.get("read_cache").unwrap_or_else(Json::object);
         let payload = Object::new(Spacing::Spaced)
             .raw("runtime_state", &format!("{{\"read_cache\":{cache}}}"))
             .raw("legacy_snapshot_import", "true")
             .text("checkpoint_id", "legacy-snapshot-import")
             .text("created_at", &self.time.to_string());
-        event(messages.len(), "checkpoint", &payload.finish());
-        Converted { lines: lines.into_bytes(), session: Some(session), meta: None }
+        event(document.messages.len(), "checkpoint", &payload.finish());
+        let findings = left_out_finding(left_out);
+        Converted { lines: lines.into_bytes(), meta: None, findings }
     }
 }
 
+/// The keys of a message that have a place in a line, and the mark that is not stored.
+const ONE_FILE_KEYS: [&str; 6] =
+    ["role", "content", "tool_calls", "tool_call_id", "reasoning_content", "is_compaction_summary"];
+
+fn left_out_finding(count: u64) -> Vec<Finding> {
+    if count == 0 {
+        return Vec::new();
+    }
+    let message = format!(
+        "{count} of the messages in the document have no role that is taken over; they are left out"
+    );
+    vec![Finding::new(Code::SchemaMismatch, message)]
+}
+
 /// A value as text: that of a string, nothing for null, JSON for anything else.
-fn text(raw: Option<&RawValue>) -> Option<String> {
-    let raw = raw?.get();
-    match raw {
-        "null" => None,
-        raw if raw.starts_with('"') => serde_json::from_str(raw).ok(),
-        raw => Some(raw.to_owned()),
+fn as_text(value: &Json) -> String {
+    match value.text() {
+        Some(text) => text.into_owned(),
+        None if value.is_null() => String::new(),
+        None => value.as_str().to_owned(),
     }
 }
 
@@ -226,7 +270,7 @@ mod tests {
         let path = dir.path().join(name);
         std::fs::write(&path, document).unwrap();
         let file = crate::io::StdDir::open_file(&path).unwrap();
-        convert(&path, &file).unwrap().unwrap()
+        read(&path, &file).unwrap().unwrap().convert(None)
     }
 
     #[test]
@@ -258,7 +302,19 @@ mod tests {
                 r#"{"runtime_state": {"read_cache": {"f": {"x": 1.50}}}, "legacy_snapshot_import": true, "checkpoint_id": "legacy-snapshot-import""#,
             ]
         );
-        assert_eq!(found.session.as_deref(), Some("old"));
+        assert_eq!(found.findings.len(), 1, "two of the messages are left out, and that is said");
+    }
+
+    #[test]
+    fn what_is_odd_in_a_message_is_kept() {
+        let document = r#"{"goal": "g", "model": "m", "transcript": [
+            {"role": "tool", "content": "important", "tool_call_id": 5, "later": [1]},
+            {"role": "user", "content": "half \ud83d"}, 7]}"#;
+        let found = converted("x.json", document);
+        let lines = String::from_utf8(found.lines).unwrap();
+        assert!(lines.contains(r#""content":"important","tool_call_id":"5""#), "{lines}");
+        assert!(lines.contains(r#""later":[1]"#) && lines.contains("half \u{FFFD}"), "{lines}");
+        assert_eq!((lines.lines().count(), found.findings.len()), (2, 1));
     }
 
     #[test]

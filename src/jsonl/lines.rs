@@ -32,6 +32,8 @@ pub(super) struct Lines<R> {
     number: u64,
     at_end: bool,
     limit: usize,
+    /// How much of a line over the limit is given at once.
+    part: usize,
     /// Inside a line that is over the limit.
     oversize: bool,
 }
@@ -44,6 +46,15 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 /// Whether bytes are a byte-order mark, which they are only at the start of a file.
 pub(super) fn is_bom(bytes: &[u8]) -> bool {
     bytes == BOM
+}
+
+/// A line without its end, and the end.
+fn without_end(raw: &[u8]) -> (&[u8], Terminator) {
+    match raw {
+        [bytes @ .., b'\r', b'\n'] => (bytes, Terminator::CrLf),
+        [bytes @ .., b'\n'] => (bytes, Terminator::Lf),
+        bytes => (bytes, Terminator::None),
+    }
 }
 
 impl<R: Read> Lines<R> {
@@ -64,8 +75,15 @@ impl<R: Read> Lines<R> {
             number,
             at_end: false,
             limit,
+            part: PART_BYTES.min(limit).max(1),
             oversize: false,
         }
+    }
+
+    /// Begins inside of a line over the limit, if `yes`.
+    pub(super) fn inside_oversize(mut self, yes: bool) -> Lines<R> {
+        self.oversize = yes;
+        self
     }
 
     /// The next line, or a byte-order mark, or `None` at the end.
@@ -82,7 +100,7 @@ impl<R: Read> Lines<R> {
             }
             // Inside a line over the limit only the next part matters.
             let unread = match self.oversize {
-                true => unread.get(..PART_BYTES).unwrap_or(unread),
+                true => unread.get(..self.part).unwrap_or(unread),
                 false => unread,
             };
             let rest = unread.get(searched..).unwrap_or_default();
@@ -96,14 +114,15 @@ impl<R: Read> Lines<R> {
                 break unread.len();
             }
             searched = unread.len();
-            if searched > self.limit + 2 || (self.oversize && searched >= PART_BYTES) {
+            if searched > self.limit + 2 || (self.oversize && searched >= self.part) {
                 break searched;
             }
             self.fill()?;
         };
-        self.oversize |= len > self.limit + 2;
+        let raw = self.buffer.get(self.start..self.start + len).unwrap_or_default();
+        self.oversize |= without_end(raw).0.len() > self.limit;
         if self.oversize {
-            len = len.min(PART_BYTES);
+            len = len.min(self.part);
         }
         Ok(Some(self.take(len)))
     }
@@ -114,11 +133,7 @@ impl<R: Read> Lines<R> {
         let (offset, number) = (self.offset, self.number + 1);
         self.start += len;
         self.offset += len as u64;
-        let (bytes, terminator) = match raw {
-            [bytes @ .., b'\r', b'\n'] => (bytes, Terminator::CrLf),
-            [bytes @ .., b'\n'] => (bytes, Terminator::Lf),
-            bytes => (bytes, Terminator::None),
-        };
+        let (bytes, terminator) = without_end(raw);
         let oversize = self.oversize;
         if terminator != Terminator::None {
             self.number += 1;

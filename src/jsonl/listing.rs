@@ -158,7 +158,14 @@ fn last_event(path: &Path) -> Result<Option<Listed>> {
 pub fn list_recursive(sessions: &Path) -> Result<Listing> {
     let mut listing = Listing::default();
     for slug in children(sessions)?.into_iter().filter(|path| path.is_dir()) {
-        for dir in children(&slug)?.into_iter().filter(|path| path.join(META).is_file()) {
+        let dirs = match children(&slug) {
+            Ok(dirs) => dirs,
+            Err(error) => {
+                listing.unreadable.push((slug, error));
+                continue;
+            }
+        };
+        for dir in dirs.into_iter().filter(|path| path.join(META).is_file()) {
             let path = dir.join(META);
             let meta = fs::read(&path).map_err(|error| Error::from_io("cannot read", &path, error));
             let meta = meta.and_then(|bytes| {

@@ -17,9 +17,11 @@ use std::sync::Arc;
 
 use crate::entry::Seq;
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::recursive::place::META;
 use crate::format::{Format, Recursive};
 use crate::io::{Dir, File, OpenMode, Reader, write_all_at};
 use crate::log::{SessionInfo, Snapshot};
+use crate::memtable::Attributes;
 
 use super::export::{DerivedLines, own_format, write_meta};
 use super::file_events::FileEvents;
@@ -54,8 +56,11 @@ pub struct Mirror {
 /// A session in the mirror.
 #[derive(Debug)]
 struct Mirrored {
-    /// How many events the session had when it was looked at last.
-    seen: Seq,
+    /// How many events the session had when it was looked at last; `None` when it is to be looked
+    /// at again.
+    seen: Option<Seq>,
+    /// What the session was beside its events.
+    attributes: Attributes,
     state: State,
 }
 
@@ -123,7 +128,9 @@ impl Mirror {
                 }
             };
             let known = self.sessions.get_mut(&session.id);
-            if known.as_ref().is_some_and(|known| known.seen == session.events) {
+            if known.as_ref().is_some_and(|known| {
+                known.seen == Some(session.events) && known.attributes == session.attributes
+            }) {
                 continue;
             }
             match self.sync_session(snapshot, &session) {
@@ -141,12 +148,22 @@ impl Mirror {
     /// Looks whether files are still as the mirror left them: those that are not are compared, made
     /// again or reported at the next [`Mirror::sync`]. Returns whether there are any.
     pub fn check(&mut self) -> bool {
-        let before = self.sessions.len();
-        self.sessions.retain(|_, mirrored| match &mirrored.state {
-            State::InStep { dir, name, stamp, .. } => *stamp == Stamp::of(&dir.path().join(name)),
-            State::Foreign { path, stamp } => *stamp == Stamp::of(path),
-        });
-        self.sessions.len() < before
+        let mut any = false;
+        for mirrored in self.sessions.values_mut() {
+            let as_left = match &mirrored.state {
+                State::InStep { dir, name, stamp, derived, .. } => {
+                    let dir = dir.path();
+                    *stamp == Stamp::of(&dir.join(name))
+                        && (derived.is_none() || dir.join(META).exists())
+                }
+                State::Foreign { path, stamp } => *stamp == Stamp::of(path),
+            };
+            if !as_left {
+                mirrored.seen = None;
+                any = true;
+            }
+        }
+        any
     }
 
     /// Flushes the files that were appended to since the last time.
@@ -159,7 +176,9 @@ impl Mirror {
             if let State::InStep { dir, name, unflushed, .. } = &mut mirrored.state
                 && *unflushed
             {
+                // DURABILITY: the content of the file, and, if it is new, its name.
                 let flushed = dir.open(name, OpenMode::Write).and_then(|file| file.sync_data());
+                let flushed = flushed.and_then(|()| dir.sync());
                 // One that is gone is made again, and flushed then.
                 let flushed = match flushed {
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
@@ -177,8 +196,7 @@ impl Mirror {
         let known = self.sessions.remove(&session.id);
         if let Some(Mirrored { state: State::Foreign { path, stamp }, .. }) = known {
             if stamp == Stamp::of(&path) {
-                let state = State::Foreign { path, stamp };
-                self.sessions.insert(session.id.clone(), Mirrored { seen: session.events, state });
+                self.put(session, State::Foreign { path, stamp });
                 return Ok(0);
             }
             return self.sync_session(snapshot, session);
@@ -189,7 +207,12 @@ impl Mirror {
         let failed = |error| Error::from_io("cannot write", &path, error);
         let created = place.create(&self.root).map_err(failed)?;
         let as_left = |stamp: &Option<Stamp>| *stamp == Stamp::of(&path);
-        let (dir, mut at, mut derived) = match known.map(|known| known.state) {
+        let (was_seen, was) = match known {
+            Some(known) => (known.attributes == session.attributes, Some(known.state)),
+            None => (false, None),
+        };
+        let was_unflushed = matches!(&was, Some(State::InStep { unflushed: true, .. }));
+        let (dir, mut at, mut derived) = match was {
             Some(State::InStep { dir, at, derived, stamp, .. }) if as_left(&stamp) => {
                 (dir, at, derived)
             }
@@ -210,8 +233,7 @@ impl Mirror {
                     );
                     let stamp = Stamp::of(&path);
                     let state = State::Foreign { path: path.clone(), stamp };
-                    let mirrored = Mirrored { seen: session.events, state };
-                    self.sessions.insert(session.id.clone(), mirrored);
+                    self.put(session, state);
                     return Err(Error::new(ErrorKind::Conflict, message).with_hint(
                         "move the file away, or replace it with `eventlog export --force`",
                     ));
@@ -232,14 +254,20 @@ impl Mirror {
             at.next = event.seq() + 1;
         }
         at.len = out.finish().map_err(failed)?;
-        if let Some(derived) = derived.as_ref().filter(|_| at.len != before) {
+        let is_described = was_seen && at.len == before && dir.path().join(META).exists();
+        if let Some(derived) = derived.as_ref().filter(|_| !is_described) {
             write_meta(&dir, session, derived.so_far())?;
         }
-        let unflushed = at.len != before;
+        let unflushed = was_unflushed || at.len != before;
         let stamp = Stamp::of(&path);
         let state = State::InStep { dir, name: place.file, at, derived, unflushed, stamp };
-        self.sessions.insert(session.id.clone(), Mirrored { seen: session.events, state });
+        self.put(session, state);
         Ok(at.len - before)
+    }
+
+    fn put(&mut self, session: &SessionInfo, state: State) {
+        let (seen, attributes) = (Some(session.events), session.attributes.clone());
+        self.sessions.insert(session.id.clone(), Mirrored { seen, attributes, state });
     }
 }
 

@@ -35,6 +35,7 @@ mod verify;
 pub use beside::Beside;
 pub use discover::{Discovery, Found, discover, is_candidate};
 pub use export::{ExportOptions, Exported, export, export_as, export_into, write_file};
+pub use file_events::is_torn_end;
 pub use follow::Follower;
 pub use import::{ImportOptions, examine, examine_bytes, import, import_bytes};
 pub use listing::{Listed, Listing, list_recursive, list_transcripts};

@@ -105,7 +105,7 @@ pub fn repair(
             }
         }
     })?;
-    let mut report = tally.report();
+    let mut report = FileReport { new_records: 0, ..tally.report() };
     let clean = report.quarantined_spans == 0 && !odd_lines;
     report.outcome = if clean { Outcome::Unchanged } else { Outcome::Refused };
     Ok(report)

@@ -190,6 +190,8 @@ pub(super) struct Tally {
     /// The seq of the next event.
     pub(super) seq: u64,
     pub(super) fault: Option<Fault>,
+    /// What was counted last is a part of a line over the limit, and the line goes on.
+    pub(super) in_oversize: bool,
     /// What was counted last is a record, and the next one stands on its line.
     pub(super) behind_record: bool,
     /// The lines are of no known format: no record is of an unknown type.
@@ -214,6 +216,7 @@ impl Tally {
             at_line_start: true,
             seq: 0,
             fault: None,
+            in_oversize: false,
             behind_record: false,
             is_plain: false,
             derived: meta.map(|meta| (meta.clone(), Derived::default())),
@@ -282,6 +285,7 @@ impl Tally {
                 }
             }
         }
+        self.in_oversize = !ends_line && matches!(span.what, What::Damage(Damage::OversizeLine));
         self.behind_record = !ends_line
             && matches!(span.what, What::Record { .. })
             && entry.bytes.last() != Some(&b'\r');

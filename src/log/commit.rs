@@ -17,7 +17,7 @@ use super::session::{ID_BYTES_MAX, Progress, SessionState};
 use super::shared::{Shared, now_unix_micros, poisoned};
 
 /// All four of a session together fit its record with room to spare.
-const ATTRIBUTE_BYTES_MAX: usize = 8 << 10;
+pub(crate) const ATTRIBUTE_BYTES_MAX: usize = 8 << 10;
 /// The longest description of a session.
 pub(crate) const META_BYTES_MAX: usize = 32 << 10;
 
@@ -159,6 +159,9 @@ impl Shared {
             let mut flags = Flags::default();
             if entry.user_turn {
                 flags = flags.with(Flags::USER_TURN);
+            }
+            if entry.imported {
+                flags = flags.with(Flags::IMPORTED);
             }
             if entry.replaces_tail {
                 flags = flags.with(Flags::REPLACES_TAIL);

@@ -2,8 +2,8 @@
 //! fed forward to the model.
 //!
 //! It is derived from the events, one by one, and gives the same as a rebuild from all of them. Of
-//! each group the newest items are kept, and the number of those that were dropped. Every item names
-//! the events that it comes from.
+//! each group the newest items are kept, and the number of those that were dropped. Every item
+//! names the events that it comes from.
 
 mod render;
 

@@ -1,5 +1,5 @@
-//! The memory as text: a line per item, in groups, what is open first. What is over the budget is cut
-//! at the end, never inside of a character that a reader sees as one.
+//! The memory as text: a line per item, in groups, what is open first. What is over the budget is
+//! cut at the end, never inside of a character that a reader sees as one.
 
 use unicode_segmentation::UnicodeSegmentation;
 

@@ -2,8 +2,8 @@
 //! provider accepts it.
 //!
 //! Every call has exactly one answer, directly behind its message, in the order of the calls. There
-//! is no answer without a call, no empty text, and no call apart from its answer. All repairs are in
-//! the view alone and are reported; the log is not touched. The same log gives the same view.
+//! is no answer without a call, no empty text, and no call apart from its answer. All repairs are
+//! in the view alone and are reported; the log is not touched. The same log gives the same view.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 

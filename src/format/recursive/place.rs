@@ -119,7 +119,8 @@ impl Lock {
         let started = started.ok().and_then(|time| {
             time.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
         });
-        started.is_some_and(|started| started > self.since_unix_seconds + SLACK_SECONDS)
+        started
+            .is_some_and(|started| started > self.since_unix_seconds.saturating_add(SLACK_SECONDS))
     }
 
     fn proc(&self) -> std::path::PathBuf {
