@@ -35,6 +35,8 @@
 //! | open a log | [`EventLog::open`], [`EventLog::builder`], [`EventLog::open_read_only`] |
 //! | append | [`Session::append`], [`Session::append_batch`], [`Session::append_expecting`], [`Session::submit`] |
 //! | read | [`EventLog::read`], [`EventLog::snapshot`], [`EventLog::sessions`] |
+//! | record a run | [`record::Recorder`], [`record::Sinks`] |
+//! | go on with one | [`resume`], [`memory`] |
 //! | bring files in and out | [`jsonl::import`], [`jsonl::export`] |
 //! | check | [`EventLog::verify`], [`EventLog::stats`] |
 //!
@@ -69,6 +71,7 @@ pub mod jsonl;
 mod log;
 pub mod memory;
 mod memtable;
+pub mod record;
 pub mod resume;
 pub mod search;
 mod store;

@@ -37,7 +37,16 @@ pub struct Attributes {
     /// The description that stood beside its transcript, as it was; at most 32 KiB. Where it and
     /// the events differ, the events are right.
     pub meta: Option<String>,
+    /// The call of the parent session that started this one.
+    pub parent_call: Option<String>,
 }
+
+/// Nothing in it is longer.
+const LIMITED: bincode::config::Configuration<
+    bincode::config::LittleEndian,
+    bincode::config::Varint,
+    bincode::config::Limit<{ 60 << 10 }>,
+> = bincode::config::standard().with_limit();
 
 // The fields of the first day. What came later stands behind them, or in a place of its own.
 impl bincode::Encode for Attributes {
@@ -59,6 +68,7 @@ impl<C> bincode::Decode<C> for Attributes {
             parent: bincode::Decode::decode(from)?,
             origin: bincode::Decode::decode(from)?,
             meta: None,
+            parent_call: None,
         })
     }
 }
@@ -74,6 +84,7 @@ impl Attributes {
             (&mut self.parent, &newer.parent),
             (&mut self.origin, &newer.origin),
             (&mut self.meta, &newer.meta),
+            (&mut self.parent_call, &newer.parent_call),
         ] {
             if value.is_some() {
                 field.clone_from(value);
@@ -83,24 +94,41 @@ impl Attributes {
 
     /// The bytes of the longest field but the description.
     pub(crate) fn longest(&self) -> Option<usize> {
-        let fields = [&self.format, &self.workspace, &self.parent, &self.origin];
+        let fields = [&self.format, &self.workspace, &self.parent, &self.origin, &self.parent_call];
         fields.into_iter().flatten().map(String::len).max()
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = crate::frame::encode_header(self);
-        bytes.extend_from_slice(&crate::frame::encode_header(&self.meta));
+        bytes.extend_from_slice(&self.encode_later());
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8]) -> Option<Attributes> {
-        let config = bincode::config::standard().with_limit::<{ 60 << 10 }>();
-        let (attributes, len) = bincode::decode_from_slice(bytes, config).ok()?;
-        let meta = match bytes.get(len..)? {
-            [] => None,
-            rest => bincode::decode_from_slice(rest, config).ok()?.0,
-        };
-        Some(Attributes { meta, ..attributes })
+        let (mut attributes, len): (Attributes, usize) =
+            bincode::decode_from_slice(bytes, LIMITED).ok()?;
+        attributes.decode_later(bytes.get(len..)?)?;
+        Some(attributes)
+    }
+
+    /// What came after the first day; nothing when none of it is set.
+    pub(crate) fn encode_later(&self) -> Vec<u8> {
+        match self {
+            Attributes { meta: None, parent_call: None, .. } => Vec::new(),
+            _ => [&self.meta, &self.parent_call].map(crate::frame::encode_header).concat(),
+        }
+    }
+
+    /// Fields that are not there stay as they are.
+    pub(crate) fn decode_later(&mut self, mut bytes: &[u8]) -> Option<()> {
+        for later in [&mut self.meta, &mut self.parent_call] {
+            if !bytes.is_empty() {
+                let len;
+                (*later, len) = bincode::decode_from_slice(bytes, LIMITED).ok()?;
+                bytes = bytes.get(len..)?;
+            }
+        }
+        Some(())
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 use clap::Args;
 use eventlog::format::{self, Damage};
-use eventlog::{Attributes, Entry, EventLog, Kind, Session, Terminator};
+use eventlog::{Attributes, Entry, Kind, Session, Terminator};
 use serde::Serialize;
 
 use super::output::{Output, plural};
@@ -34,13 +34,11 @@ impl Append {
         let log = place::open_to_write(global, true, output)?;
         let session = log.session(&self.session)?;
         let line_bytes_max = log.max_entry_bytes();
-        let known = log.snapshot()?.session(&self.session)?;
-        if known.is_some() && ends_open(&log, &self.session)? {
+        if session.ends_open()? {
             // An append never goes on with somebody else's line.
-            let end = Entry::new(Kind::Blank, b"");
-            session.append(end)?;
+            session.append(Entry::new(Kind::Blank, b""))?;
         }
-        let names_format = known.is_none_or(|session| session.attributes.format.is_none());
+        let names_format = session.attributes()?.is_none_or(|known| known.format.is_none());
         let mut appender =
             Appender { session, names_format, rest: Vec::new(), damaged: 0, line_bytes_max };
         let mut stdin = std::io::BufReader::with_capacity(BUFFER_BYTES, std::io::stdin().lock());
@@ -68,12 +66,6 @@ impl Append {
         }
         Ok(Exit::Fine)
     }
-}
-
-/// Whether the last line of a session has no end.
-fn ends_open(log: &EventLog, id: &str) -> Result<bool, Failure> {
-    let last = log.read(id, ..)?.next_back().transpose()?;
-    Ok(last.is_some_and(|last| last.terminator() == Terminator::None && !last.bytes().is_empty()))
 }
 
 fn cannot_read(error: std::io::Error) -> Failure {

@@ -54,6 +54,12 @@ impl Json {
         &self.0
     }
 
+    /// A list.
+    pub fn array(elements: &[Json]) -> Json {
+        let elements: Vec<&str> = elements.iter().map(Json::as_str).collect();
+        Json(format!("[{}]", elements.join(", ")).into())
+    }
+
     /// Whether it is `null`.
     pub fn is_null(&self) -> bool {
         &*self.0 == "null"
@@ -105,7 +111,7 @@ impl Json {
     }
 
     /// An object with a member set: in its place if it is there, else at the end.
-    pub(crate) fn with(&self, key: &str, value: &Json) -> Json {
+    pub fn with(&self, key: &str, value: &Json) -> Json {
         let mut members = self.members();
         match members.iter_mut().find(|(known, _)| known == key) {
             Some((_, known)) => *known = value.clone(),
@@ -127,6 +133,19 @@ impl Json {
         let mut walker = crate::format::syntax::Walker::default();
         walker.walk(self.0.as_bytes(), 0, &mut |_, _| {});
         walker.notes
+    }
+}
+
+/// Numbers are spelled as the formats spell them: `1.0`, `1e-05`.
+impl From<&serde_json::Value> for Json {
+    fn from(value: &serde_json::Value) -> Json {
+        Json(crate::format::write::spaced(value).into())
+    }
+}
+
+impl From<serde_json::Value> for Json {
+    fn from(value: serde_json::Value) -> Json {
+        Json::from(&value)
     }
 }
 

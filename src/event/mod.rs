@@ -4,11 +4,14 @@
 //! it. A line of a format that has no runs or steps gets the empty run and its place.
 
 mod json;
+mod new;
 
 use crate::entry::{Kind, Seq, StoredEntry};
 use crate::format::{Content, Format, Role};
 
 pub use json::Json;
+pub(crate) use new::utc;
+pub use new::{NewEvent, ToolStatus};
 
 /// An event of a session.
 #[derive(Clone, Debug)]

@@ -44,6 +44,8 @@ pub struct Notes {
     pub lone_surrogate: bool,
     /// A string has an escaped NUL.
     pub nul_in_string: bool,
+    /// There is a `NaN` or an infinity.
+    pub non_finite: bool,
 }
 
 /// An open object or array.
@@ -222,7 +224,12 @@ impl Walker {
                     }
                 }
                 (Expect::Value | Expect::FirstValue, _) => match scalar_end(bytes, at) {
-                    Some(end) => at..end,
+                    Some(end) => {
+                        // `NaN` and `Infinity` alone end so.
+                        let letter = bytes.get(end - 1);
+                        self.notes.non_finite |= matches!(letter, Some(b'N' | b'y'));
+                        at..end
+                    }
                     // What is there may be the beginning of a literal or a number.
                     None if cut_scalar(bytes.get(at..).unwrap_or_default()) => {
                         return Walk::Open(None);

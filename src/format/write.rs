@@ -1,6 +1,7 @@
 //! Writing JSON objects key by key, in a given order, with values that may be raw JSON.
 
 use std::fmt::Write;
+use std::io;
 
 /// How a program spaces its JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,57 @@ pub(crate) fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap_or_default()
 }
 
+/// A value as Python writes it, numbers included.
+pub(crate) fn spaced(value: &serde_json::Value) -> String {
+    let mut bytes = Vec::new();
+    let mut to = serde_json::Serializer::with_formatter(&mut bytes, Python);
+    // Writing a value to memory cannot fail.
+    _ = serde::Serialize::serialize(value, &mut to);
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
+struct Python;
+
+impl serde_json::ser::Formatter for Python {
+    fn begin_array_value<W: ?Sized + io::Write>(
+        &mut self,
+        to: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        if first { Ok(()) } else { to.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(
+        &mut self,
+        to: &mut W,
+        first: bool,
+    ) -> io::Result<()> {
+        if first { Ok(()) } else { to.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, to: &mut W) -> io::Result<()> {
+        to.write_all(b": ")
+    }
+
+    fn write_f64<W: ?Sized + io::Write>(&mut self, to: &mut W, value: f64) -> io::Result<()> {
+        to.write_all(float(value).as_bytes())
+    }
+}
+
+/// A finite number in the shortest way that reads back, with an exponent below 1e-4 and from 1e16
+/// on.
+fn float(value: f64) -> String {
+    let shortest = format!("{value:e}");
+    let (digits, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
+    match exponent.parse::<i32>().unwrap_or_default() {
+        -4..16 => format!("{value:?}"),
+        exponent => {
+            let sign = if exponent < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+        }
+    }
+}
+
 /// The same JSON with other white space between its tokens, on one line.
 pub(crate) fn respaced(json: &str, spacing: Spacing) -> String {
     let mut out = String::with_capacity(json.len());
@@ -98,6 +150,33 @@ pub(crate) fn respaced(json: &str, spacing: Spacing) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_spelled_as_python_spells_them() {
+        for text in [
+            "0.0",
+            "-0.0",
+            "1.0",
+            "0.1",
+            "0.0001",
+            "1e-05",
+            "1.5e-07",
+            "1e+16",
+            "1e+22",
+            "1.7976931348623157e+308",
+            "5e-324",
+            "123456789012345.0",
+            "9007199254740993.0",
+            "0.30000000000000004",
+            "-2.5e-10",
+        ] {
+            let value: f64 = text.parse().unwrap();
+            let expected = if text == "9007199254740993.0" { "9007199254740992.0" } else { text };
+            assert_eq!(float(value), expected);
+        }
+        let value = serde_json::json!({"a": [1, 1e16, "ä"], "b": {}, "c": []});
+        assert_eq!(spaced(&value), r#"{"a": [1, 1e+16, "ä"], "b": {}, "c": []}"#);
+    }
 
     #[test]
     fn objects_are_spaced_like_the_program_that_reads_them() {

@@ -2,8 +2,8 @@
 //! files go on working.
 //!
 //! Files are only ever appended to; a line that is in a file is never written again. What a file
-//! holds is compared with the session when the mirror meets it, and from then on when its length is
-//! not what the mirror left. After a kill the file is a beginning of the session, and the mirror
+//! holds is compared with the session when the mirror meets it, and from then on when its length,
+//! its time of change or the file itself is not what the mirror left. After a kill the file is a beginning of the session, and the mirror
 //! goes on there, in the middle of a line if need be. NUL bytes behind that, as a power failure can
 //! leave them, are cut off. A file that is no beginning, because somebody else wrote to it, is left
 //! alone and reported. A torn end of a session is not written before it is settled.

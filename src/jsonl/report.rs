@@ -70,7 +70,7 @@ pub struct FileReport {
     pub format: Option<&'static str>,
     /// The session.
     pub session: Option<String>,
-    /// The size of the file.
+    /// The bytes that were counted: the file's size, less a torn end that is held back.
     pub bytes: u64,
     /// Records in it.
     pub records: u64,

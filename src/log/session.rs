@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::entry::{Entry, Seq};
+use crate::entry::{Entry, Seq, Terminator};
 use crate::error::{Error, ErrorKind, Result};
 use crate::memtable::Attributes;
 
@@ -223,6 +223,32 @@ impl Session {
         let (seqs, completion, role) = shared.add(&self.state, addition, true)?;
         shared.group.finish(&**shared, &completion, role)?;
         Ok(seqs)
+    }
+
+    /// The session's attributes; `None` before its first event or description.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, `Io`.
+    pub fn attributes(&self) -> Result<Option<Attributes>> {
+        let info = self.handle.snapshot()?.session(&self.state.id)?;
+        Ok(info.map(|info| info.attributes))
+    }
+
+    /// Whether the last line has no end, as an import of a file that was cut off leaves it. What is
+    /// appended behind that begins in the middle of a line of an exported file, unless an entry of
+    /// [`Kind::Blank`](crate::Kind::Blank) ends it.
+    ///
+    /// # Errors
+    ///
+    /// `Corrupt`, `Io`.
+    pub fn ends_open(&self) -> Result<bool> {
+        let snapshot = self.handle.snapshot()?;
+        if snapshot.session(&self.state.id)?.is_none() {
+            return Ok(false);
+        }
+        let last = snapshot.read(&self.state.id, ..)?.next_back().transpose()?;
+        Ok(last.is_some_and(|l| l.terminator() == Terminator::None && !l.bytes().is_empty()))
     }
 
     /// Reads the session's durable events: [`EventLog::read`](crate::EventLog::read).

@@ -125,8 +125,8 @@ pub(crate) fn seed(store_id: u128) -> u32 {
 
 pub(super) fn encode_record(record: &SessionRecord, seed: u32) -> Vec<u8> {
     let header = frame::encode_header(record);
-    let meta = record.attributes.meta.as_deref().unwrap_or_default();
-    frame::encode(FrameKind::Session, Codec::Raw, seed, &header, meta.as_bytes())
+    let later = record.attributes.encode_later();
+    frame::encode(FrameKind::Session, Codec::Raw, seed, &header, &later)
 }
 
 pub(super) fn decode_record(stored: &[u8], seed: u32, number: u64) -> Result<SessionRecord> {
@@ -139,10 +139,8 @@ pub(super) fn decode_record(stored: &[u8], seed: u32, number: u64) -> Result<Ses
         let message = format_args!("the record belongs to session {}", record.number);
         return Err(Error::corrupt(place(), None, message));
     }
-    if !frame.payload.is_empty() {
-        let meta = String::from_utf8(frame.payload.to_vec());
-        let meta = meta.map_err(|e| Error::corrupt(place(), None, e))?;
-        record.attributes.meta = Some(meta);
+    if record.attributes.decode_later(frame.payload).is_none() {
+        return Err(Error::corrupt(place(), None, "the attributes cannot be decoded"));
     }
     Ok(record)
 }
@@ -215,6 +213,7 @@ mod tests {
                 parent: Some("p".into()),
                 origin: None,
                 meta: None,
+                parent_call: None,
             },
             created_unix_micros: 1 << 51,
             updated_unix_micros: 250,

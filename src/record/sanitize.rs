@@ -1,0 +1,184 @@
+//! Taking secrets out of what is traced.
+//!
+//! The values of keys that name a secret become `***`, ids of sessions and calls among them; keys of
+//! known services and bearer tokens are masked wherever they stand, and home directories lose the
+//! user's name. That is MyCodeAgent's rule with more keys and services in it; it is a precaution, not
+//! a proof that no secret is left.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::event::Json;
+use crate::format::json_text;
+use crate::format::syntax::Walker;
+use crate::format::write::quoted;
+
+/// Keys whose values are secret; compared without case, `-` and `_`.
+const KEYS: [&str; 21] = [
+    "apikey",
+    "auth",
+    "authorization",
+    "accesskey",
+    "accesstoken",
+    "authtoken",
+    "callid",
+    "clientsecret",
+    "cookie",
+    "credentials",
+    "passwd",
+    "password",
+    "privatekey",
+    "pwd",
+    "refreshtoken",
+    "secret",
+    "secretkey",
+    "sessionid",
+    "setcookie",
+    "token",
+    "toolcallid",
+];
+
+/// A pattern, and what stands in its place.
+static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+    let patterns = [
+        (r"\bsk-[A-Za-z0-9_-]{16,}", "sk-***"),
+        (r"\b(gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}", "${1}***"),
+        (r"\bAKIA[0-9A-Z]{16}\b", "AKIA***"),
+        (r"(?i)\b(bearer)\s+[A-Za-z0-9._~+/=-]{8,}", "${1} ***"),
+        (r#"(/home/|/Users/|\\Users\\)[^/\\\s"':;,]+"#, "${1}***"),
+    ];
+    let compiled = patterns.into_iter().map(|(pattern, with)| (Regex::new(pattern), with));
+    // They are constant, and a test compiles them all.
+    compiled.filter_map(|(pattern, with)| Some((pattern.ok()?, with))).collect()
+});
+
+/// The value without what looks like a secret.
+///
+/// ```
+/// use eventlog::event::Json;
+/// use eventlog::record::sanitize;
+///
+/// let value = Json::parse(r#"{"path": "/home/alice/x", "api_key": {"k": 1}}"#).unwrap();
+/// assert_eq!(sanitize(&value).as_str(), r#"{"path": "/home/***/x", "api_key": "***"}"#);
+/// ```
+pub fn sanitize(value: &Json) -> Json {
+    let text = value.as_str();
+    let mut out = String::with_capacity(text.len());
+    let mut at = 0;
+    for secret in secrets(text) {
+        mask_strings(text.get(at..secret.start).unwrap_or_default(), &mut out);
+        out.push_str("\"***\"");
+        at = secret.end;
+    }
+    mask_strings(text.get(at..).unwrap_or_default(), &mut out);
+    Json::raw(out)
+}
+
+/// Where the values of secret keys stand, outermost ones alone, in order.
+fn secrets(text: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = Vec::new();
+    Walker::default().walk(text.as_bytes(), 0, &mut |path, value| {
+        let raw = format!("\"{}\"", path.last_key());
+        let key = json_text(&raw).unwrap_or_default().to_lowercase().replace(['-', '_'], "");
+        if KEYS.contains(&&*key) {
+            // Inner members come first.
+            while found.last().is_some_and(|inner| inner.start >= value.start) {
+                found.pop();
+            }
+            found.push(value);
+        }
+    });
+    found
+}
+
+/// JSON with every string in it masked.
+fn mask_strings(json: &str, out: &mut String) {
+    let mut rest = json;
+    while let Some(start) = rest.find('"') {
+        let (before, string) = rest.split_at(start);
+        let end = string_end(string);
+        let (string, after) = string.split_at(end);
+        out.push_str(before);
+        let text = json_text(string).unwrap_or_default();
+        let mut masked = None;
+        for (pattern, with) in PATTERNS.iter() {
+            let current: &str = masked.as_deref().unwrap_or(&text);
+            if let std::borrow::Cow::Owned(changed) = pattern.replace_all(current, *with) {
+                masked = Some(changed);
+            }
+        }
+        match masked {
+            Some(masked) => out.push_str(&quoted(&masked)),
+            None => out.push_str(string),
+        }
+        rest = after;
+    }
+    out.push_str(rest);
+}
+
+/// Where the string ends that `text` begins with.
+fn string_end(text: &str) -> usize {
+    let mut escaped = false;
+    for (at, byte) in text.bytes().enumerate().skip(1) {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b'"' => return at + 1,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sanitized(text: &str) -> String {
+        sanitize(&Json::parse(text).unwrap()).as_str().to_owned()
+    }
+
+    #[test]
+    fn all_patterns_are_in_use() {
+        assert_eq!(PATTERNS.len(), 5);
+    }
+
+    #[test]
+    fn secrets_go_by_key_and_by_look() {
+        for (text, expected) in [
+            (r#"{"Token": [1, {"password": 2}], "a": 1}"#, r#"{"Token": "***", "a": 1}"#),
+            (
+                r#"{"X": {"API-Key": null}, "b": {"auth": {}}}"#,
+                r#"{"X": {"API-Key": "***"}, "b": {"auth": "***"}}"#,
+            ),
+            (
+                r#"{"prompt_tokens": 3, "max_tokens": 4}"#,
+                r#"{"prompt_tokens": 3, "max_tokens": 4}"#,
+            ),
+            (r#"{"to\u006ben": "x"}"#, r#"{"to\u006ben": "***"}"#),
+            (
+                r#"["Bearer abcdefgh", "sk-aaaaaaaaaaaaaaaaaaaa!", "task-management-systems"]"#,
+                r#"["Bearer ***", "sk-***!", "task-management-systems"]"#,
+            ),
+            (
+                r#"{"text": "see \/home\/al\"ice/x and /Users/bob"}"#,
+                r#"{"text": "see /home/***\"ice/x and /Users/***"}"#,
+            ),
+            (
+                r#"{"a": "C:\\Users\\bob\\x", "b": "ghp_0123456789abcdefghij"}"#,
+                r#"{"a": "C:\\Users\\***\\x", "b": "ghp_***"}"#,
+            ),
+            (r#"{"kept": "\ud83d \u00e9 /etc"}"#, r#"{"kept": "\ud83d \u00e9 /etc"}"#),
+        ] {
+            assert_eq!(sanitized(text), expected);
+        }
+    }
+
+    #[test]
+    fn deep_nesting_is_no_trouble() {
+        let text = format!("{}{}", "{\"a\":".repeat(500) + "{\"token\":1}", "}".repeat(500));
+        assert!(sanitized(&text).contains("***"));
+    }
+}
