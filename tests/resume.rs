@@ -15,12 +15,16 @@
 
 use std::path::Path;
 
-use eventlog::EventLog;
 use eventlog::event::{Event, Json};
-use eventlog::format::Transcript;
+use eventlog::format::{Role, Transcript};
 use eventlog::jsonl::{self, ImportOptions};
 use eventlog::memory::{Item, SessionMemory};
-use eventlog::resume::{self, AllButWriters, Reading, ResumeOptions, State, View, ViewEntry};
+use eventlog::record::Recorder;
+use eventlog::resume::{
+    self, ActiveCheckpoint, AllButWriters, Host, HostError, Reading, ResumeOptions, Resumed, State,
+    View, ViewEntry,
+};
+use eventlog::{ErrorKind, EventLog};
 use serde_json::{Value, json};
 
 /// A value in the encoding of the golden data: what JSON cannot say is an object with one key.
@@ -179,6 +183,110 @@ fn differences(state: &State, expected: &Value) -> Vec<String> {
     wrong
 }
 
+/// A host that keeps what it is given, or fails in one of its methods.
+#[derive(Default)]
+struct Agent {
+    calls: Vec<&'static str>,
+    fails_in: &'static str,
+    history: usize,
+}
+
+impl Agent {
+    fn called(&mut self, method: &'static str) -> Result<(), HostError> {
+        self.calls.push(method);
+        let fails = self.fails_in.split(' ').any(|name| name == method);
+        let again = self.calls.iter().filter(|call| **call == method).count() > 1;
+        match fails && (method != "reset" || again || self.fails_in == "reset") {
+            true => Err("no room".into()),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Host for Agent {
+    fn reset(&mut self) -> Result<(), HostError> {
+        self.history = 0;
+        self.called("reset")
+    }
+
+    fn load_history(&mut self, messages: &[&resume::Message]) -> Result<(), HostError> {
+        self.history = messages.len();
+        self.called("history")
+    }
+
+    fn set_active_checkpoint(&mut self, _: Option<&ActiveCheckpoint>) -> Result<(), HostError> {
+        self.called("checkpoint")
+    }
+
+    fn restore_read_cache(&mut self, _: &Json) -> Result<(), HostError> {
+        self.called("cache")
+    }
+
+    fn restore_session_memory(&mut self, _: &SessionMemory) -> Result<(), HostError> {
+        self.called("memory")
+    }
+}
+
+fn applied_differences(resumed: &Resumed, expected: &Value) -> Vec<String> {
+    let mut host = Agent::default();
+    let applied = resumed.apply_to(&mut host).unwrap();
+    let mut found = serde_json::to_value(&applied).unwrap();
+    let mut expected = expected.clone();
+    if expected.get("error").is_some() {
+        // A number that is none: the original cannot go on, here it counts as not given.
+        return Vec::new();
+    }
+    let checkpoint = resumed.state.checkpoint.as_ref();
+    if checkpoint.is_some_and(|payload| payload.get("created_at").is_none()) {
+        // The time of the resume.
+        for value in [&mut found, &mut expected] {
+            value["active_checkpoint"]["created_at"] = Value::Null;
+        }
+    }
+    assert_eq!(host.history as u64, applied.history_loaded);
+    if found == expected {
+        Vec::new()
+    } else {
+        vec![format!("applied: {found}, expected {expected}")]
+    }
+}
+
+fn a_session_with_everything(log: &EventLog) -> Resumed {
+    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
+    recorder.message(0, Role::User, "hello").unwrap();
+    let checkpoint = Json::parse(r#"{"runtime_state": {"read_cache": {"a": {}}}}"#).unwrap();
+    recorder.checkpoint(1, &checkpoint).unwrap();
+    resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap()
+}
+
+#[test]
+fn a_host_gets_everything_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let resumed = a_session_with_everything(&EventLog::open(dir.path()).unwrap());
+    let mut host = Agent::default();
+    let applied = resumed.apply_to(&mut host).unwrap();
+    assert_eq!(host.calls, ["reset", "history", "checkpoint", "cache", "memory"]);
+    assert_eq!(applied.active_checkpoint.unwrap().source_message_count, 1);
+}
+
+#[test]
+fn a_failing_host_method_leaves_a_reset_host_and_an_error_that_names_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let resumed = a_session_with_everything(&EventLog::open(dir.path()).unwrap());
+    for fails_in in ["reset", "history", "checkpoint", "cache", "memory"] {
+        let mut host = Agent { fails_in, ..Agent::default() };
+        let error = resumed.apply_to(&mut host).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Refused);
+        assert!(error.to_string().contains("no room"), "{error}");
+        assert!(std::error::Error::source(&error).is_some());
+        assert_eq!(host.calls.last(), Some(&"reset"));
+        assert_eq!(host.history, 0);
+    }
+    let mut host = Agent { fails_in: "cache reset", ..Agent::default() };
+    let error = resumed.apply_to(&mut host).unwrap_err();
+    assert!(error.hint().unwrap().contains("part of the session"), "{error}");
+}
+
 #[test]
 fn the_state_in_the_originals_reading_is_the_originals() {
     let Some(golden) = std::env::var_os("EVENTLOG_GOLDEN") else {
@@ -217,6 +325,7 @@ fn the_state_in_the_originals_reading_is_the_originals() {
             check(&resumed.view, name);
             wrong.extend(memory_differences(&log, &id, &session["memory"]["rebuild"]));
             wrong.extend(differences(&resumed.state, load));
+            wrong.extend(applied_differences(&resumed, &session["applied"]));
             compared += 1;
         }
         for run in session["runs"].as_array().unwrap_or(&Vec::new()) {

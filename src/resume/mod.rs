@@ -4,7 +4,9 @@
 //! * `state`: history, loop, checkpoint, calls, as the host had them.
 //! * `view`: what to send to the model.
 //! * `policy`: which calls may be made again.
+//! * `host`: handing it over to the program that goes on.
 
+mod host;
 mod lifecycle;
 mod observe;
 mod policy;
@@ -16,6 +18,7 @@ use crate::event::Event;
 use crate::log::Snapshot;
 use crate::memory::SessionMemory;
 
+pub use host::{ActiveCheckpoint, Applied, Host, HostError};
 pub use lifecycle::{Lifecycle, Reading, Stage};
 pub use observe::Synthetic;
 pub use policy::{AllButWriters, ReadOnlyTools, ReplayPolicy};
