@@ -10,7 +10,7 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::format::{Notes, json_elements, json_members, json_text};
+use crate::format::{Notes, json_elements, json_member, json_members, json_text};
 
 /// A JSON value as text.
 ///
@@ -86,8 +86,12 @@ impl Json {
 
     /// The value of a member of an object.
     pub fn get(&self, key: &str) -> Option<Json> {
-        let found = json_members(&self.0).into_iter().rev().find(|(known, _)| known == key);
-        found.map(|(_, raw)| Json::raw(raw))
+        json_member(&self.0, key).map(Json::raw)
+    }
+
+    /// The text of a member; empty where there is none.
+    pub(crate) fn id_of(&self, key: &str) -> Cow<'_, str> {
+        json_member(&self.0, key).map(id).unwrap_or_default()
     }
 
     /// The elements of an array.
@@ -102,16 +106,16 @@ impl Json {
 
     /// The text of a string or a number, nothing for anything that counts as empty.
     pub(crate) fn id(&self) -> String {
-        match &*self.0 {
-            "null" | "false" | "0" | "0.0" | "\"\"" => String::new(),
-            raw if raw.starts_with('"') => self.text().unwrap_or_default().into_owned(),
-            "true" => "True".to_owned(),
-            raw => raw.to_owned(),
-        }
+        id(&self.0).into_owned()
     }
 
     /// An object with a member set: in its place if it is there, else at the end.
     pub fn with(&self, key: &str, value: &Json) -> Json {
+        if let (None, Some(rest)) = (json_member(&self.0, key), self.0.strip_suffix('}')) {
+            let comma = if rest.trim_ascii_end().ends_with('{') { "" } else { ", " };
+            let key = crate::format::write::quoted(key);
+            return Json(format!("{}{comma}{key}: {value}}}", rest.trim_ascii_end()).into());
+        }
         let mut members = self.members();
         match members.iter_mut().find(|(known, _)| known == key) {
             Some((_, known)) => *known = value.clone(),
@@ -133,6 +137,16 @@ impl Json {
         let mut walker = crate::format::syntax::Walker::default();
         walker.walk(self.0.as_bytes(), 0, &mut |_, _| {});
         walker.notes
+    }
+}
+
+/// See [`Json::id`].
+pub(crate) fn id(raw: &str) -> Cow<'_, str> {
+    match raw {
+        "null" | "false" | "0" | "0.0" | "\"\"" => Cow::Borrowed(""),
+        raw if raw.starts_with('"') => json_text(raw).unwrap_or_default(),
+        "true" => Cow::Borrowed("True"),
+        raw => Cow::Borrowed(raw),
     }
 }
 

@@ -7,7 +7,7 @@ mod json;
 mod new;
 
 use crate::entry::{Kind, Seq, StoredEntry};
-use crate::format::{Content, Format, Role};
+use crate::format::{Content, Format, Role, json_member, json_text};
 
 pub use json::Json;
 pub(crate) use new::utc;
@@ -91,7 +91,9 @@ impl Event {
         let line = entry.bytes();
         let record = format.classify(line).ok()?;
         let owned = |text: Option<std::borrow::Cow<'_, str>>| text.map(|text| text.into_owned());
-        let field = |key| crate::format::raw_field(line, key);
+        // It is whole: that has just been found.
+        let text = std::str::from_utf8(crate::format::syntax::trim(line)).unwrap_or_default();
+        let field = |key| json_member(text, key);
         let (payload, step) = match format.name() {
             "transcript" => (payload(field("payload")), field("step").map_or(0, step)),
             _ => (message_payload(format, line), entry.seq().try_into().unwrap_or(i64::MAX)),
@@ -110,14 +112,15 @@ impl Event {
 
     /// The role of a message; `assistant` where it names none.
     pub fn role(&self) -> String {
-        let role = self.payload.get("role");
-        role.map_or_else(|| "assistant".to_owned(), |role| role.id())
+        let role = json_member(self.payload.as_str(), "role");
+        role.map_or_else(|| "assistant".to_owned(), |role| json::id(role).into_owned())
     }
 
     /// The text of a message.
     pub fn text(&self) -> String {
-        let content = self.payload.get("content");
-        content.and_then(|content| content.text().map(|text| text.into_owned())).unwrap_or_default()
+        let content = json_member(self.payload.as_str(), "content");
+        let content = content.filter(|content| content.starts_with('"'));
+        content.and_then(json_text).unwrap_or_default().into_owned()
     }
 
     /// What is known of a message beside its text.
@@ -128,18 +131,29 @@ impl Event {
 
     /// The calls that a message makes.
     pub fn calls(&self) -> Vec<Call> {
-        let calls = self.metadata().get("tool_calls").map(|calls| calls.elements());
+        let Some(calls) = json_member(self.payload.as_str(), "metadata")
+            .and_then(|metadata| json_member(metadata, "tool_calls"))
+        else {
+            return Vec::new();
+        };
         let call = |call: Json| Call {
             id: call.get("id").map(|id| id.id()).unwrap_or_default(),
             name: call.get("name").map(|name| name.id()).unwrap_or_default(),
             arguments: call.get("arguments").unwrap_or_else(Json::object),
         };
-        calls.unwrap_or_default().into_iter().filter(Json::is_object).map(call).collect()
+        Json::raw(calls).elements().into_iter().filter(Json::is_object).map(call).collect()
     }
 
     /// A field of the payload as text, empty where there is none.
     pub fn field(&self, key: &str) -> String {
-        self.payload.get(key).map(|value| value.id()).unwrap_or_default()
+        self.payload.id_of(key).into_owned()
+    }
+
+    /// A field of the metadata as text, empty where there is none.
+    pub(crate) fn meta(&self, key: &str) -> String {
+        let metadata = json_member(self.payload.as_str(), "metadata");
+        let value = metadata.and_then(|metadata| json_member(metadata, key));
+        value.map(json::id).unwrap_or_default().into_owned()
     }
 }
 

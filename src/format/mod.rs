@@ -10,6 +10,7 @@ mod fact;
 mod json;
 mod plain;
 pub mod recursive;
+mod skip;
 pub(crate) mod syntax;
 mod transcript;
 pub(crate) mod write;
@@ -156,9 +157,14 @@ pub(crate) fn json_members(raw: &str) -> Vec<(Cow<'_, str>, &str)> {
     json::members(raw)
 }
 
+/// The value of a member of an object, as it stands there.
+pub(crate) fn json_member<'l>(raw: &'l str, key: &str) -> Option<&'l str> {
+    json::member(raw, key)
+}
+
 /// The elements of an array; nothing of anything else.
 pub(crate) fn json_elements(raw: &str) -> Vec<&str> {
-    json::elements(raw)
+    skip::elements(raw)
 }
 
 /// The text of a string.

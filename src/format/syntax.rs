@@ -81,6 +81,7 @@ impl<'l> Path<'_, 'l> {
     }
 
     /// Where the member's key stands, when it is a member of the value itself.
+    #[cfg(test)]
     pub(crate) fn only_key(&self) -> Option<Range<usize>> {
         match self.levels {
             [level] if level.is_object => Some(level.key.clone()),

@@ -167,7 +167,7 @@ fn message_facts<'l>(payload: &'l str, role: Cow<'l, str>, facts: &mut Facts<'l>
         facts.add(reasoning, Content::Reasoning(thought));
     }
     facts.add(content, Content::Text { role, text });
-    for call in calls.map(json::elements).unwrap_or_default() {
+    for call in calls.map(super::skip::elements).unwrap_or_default() {
         facts.add(Some(call), fact::call(call));
     }
 }

@@ -209,8 +209,7 @@ impl SessionMemory {
     }
 
     fn message(&mut self, event: &Event, here: Source) {
-        let metadata = event.metadata();
-        let of = |key| metadata.get(key).map(|value| value.id()).unwrap_or_default();
+        let of = |key| event.meta(key);
         let text = event.text();
         match event.role().as_str() {
             "user" if of("source") != "completion_gate" => {

@@ -5,6 +5,8 @@
 //! open call of an id, in order: when an id is used again, a second, unfinished call is
 //! uncertain, never a success, and what comes after the end of a call does not change its end.
 
+use std::collections::HashMap;
+
 use crate::entry::{Kind, Seq};
 use crate::event::{Event, Json};
 
@@ -83,7 +85,7 @@ fn stage_of(status: &str) -> Stage {
 pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
     let mut calls: Vec<Lifecycle> = Vec::new();
     // The latest call of a run and an id.
-    let mut latest: std::collections::HashMap<(String, String), usize> = [].into();
+    let mut latest: HashMap<(String, String), usize> = HashMap::new();
     for event in events.iter().filter(|event| event.kind == Kind::ToolLifecycle) {
         let call_id = event.field("tool_call_id");
         if call_id.is_empty() {
@@ -121,6 +123,24 @@ pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
             call.stage.max(if ended && reading == Reading::Default { call.stage } else { stage });
     }
     calls
+}
+
+/// Calls by run and id, in order.
+pub(super) struct ByCall<'c>(HashMap<(&'c str, &'c str), Vec<&'c Lifecycle>>);
+
+impl<'c> ByCall<'c> {
+    pub(super) fn new(calls: &'c [Lifecycle]) -> ByCall<'c> {
+        let mut by_call: HashMap<(&str, &str), Vec<&Lifecycle>> = HashMap::new();
+        for call in calls {
+            by_call.entry((&call.run, &call.call_id)).or_default().push(call);
+        }
+        ByCall(by_call)
+    }
+
+    /// The n-th call of this id in this run, from 0.
+    pub(super) fn nth(&self, run: &str, id: &str, n: usize) -> Option<&'c Lifecycle> {
+        self.0.get(&(run, id))?.get(n).copied()
+    }
 }
 
 /// Whether a fact can be one of this call, or is the first of another call with the same id.

@@ -18,6 +18,8 @@ use crate::event::Event;
 use crate::log::Snapshot;
 use crate::memory::SessionMemory;
 
+use lifecycle::lifecycles;
+
 pub use host::{ActiveCheckpoint, Applied, Host, HostError};
 pub use lifecycle::{Lifecycle, Reading, Stage};
 pub use observe::Synthetic;
@@ -123,8 +125,12 @@ pub fn resume(snapshot: &Snapshot, id: &str, options: &ResumeOptions) -> Result<
         return Err(Error::new(ErrorKind::Refused, format!("session {id:?} has no event"))
             .with_hint("`eventlog quarantine` tells what was set aside"));
     }
-    let state = State::of(&events, options.reading, &*options.policy);
-    let view = View::of(&events);
+    let calls = lifecycles(&events, Reading::Default);
+    let view = View::of(&events, &calls);
+    let state = match options.reading {
+        Reading::Default => State::of(&events, &calls, options.reading, &*options.policy),
+        reading => State::of(&events, &lifecycles(&events, reading), reading, &*options.policy),
+    };
     let memory = SessionMemory::rebuild(&events);
     Ok(Resumed { session: id.to_owned(), run: run.unwrap_or_default(), state, view, memory })
 }

@@ -1,11 +1,13 @@
 //! The state of a session as its host resumes it.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use crate::entry::{Kind, Seq};
 use crate::event::{Event, Json};
 
-use super::lifecycle::{Lifecycle, Reading, Stage, lifecycles};
+use super::lifecycle::{ByCall, Lifecycle, Reading, Stage};
 use super::observe::{Synthetic, observation};
 use super::policy::ReplayPolicy;
 
@@ -132,11 +134,15 @@ const REASONS: [&str; 13] = [
 
 impl State {
     /// The state after `events`.
-    pub(super) fn of(events: &[Event], reading: Reading, policy: &dyn ReplayPolicy) -> State {
-        let calls = lifecycles(events, reading);
+    pub(super) fn of(
+        events: &[Event],
+        calls: &[Lifecycle],
+        reading: Reading,
+        policy: &dyn ReplayPolicy,
+    ) -> State {
         let of_kind = |kind: Kind| events.iter().filter(move |event| event.kind == kind);
         let mut state = State {
-            history_messages: history(events, &calls, reading),
+            history_messages: history(events, calls, reading),
             loop_state: LoopState {
                 step: events.iter().map(|event| event.step).max().unwrap_or(0).max(0),
                 turn_count: of_kind(Kind::Message).filter(|e| e.role() == "user").count() as u64,
@@ -154,13 +160,21 @@ impl State {
             failed_tool_results: Vec::new(),
             runtime_state: runtime_state(of_kind(Kind::Checkpoint)),
         };
-        for call in &calls {
-            state.add_call(call, policy);
+        let (mut completed, mut failed) = (Results::default(), Results::default());
+        for call in calls {
+            state.add_call(call, policy, &mut completed, &mut failed);
         }
+        (state.completed_tool_results, state.failed_tool_results) = (completed.pairs, failed.pairs);
         state
     }
 
-    fn add_call(&mut self, call: &Lifecycle, policy: &dyn ReplayPolicy) {
+    fn add_call(
+        &mut self,
+        call: &Lifecycle,
+        policy: &dyn ReplayPolicy,
+        completed: &mut Results,
+        failed: &mut Results,
+    ) {
         let (tool_call_id, tool_name) = (call.call_id.clone(), call.tool.clone());
         let (step, payload) = (call.step, call.payload.clone());
         let result = || match payload.get("tool_name") {
@@ -168,8 +182,8 @@ impl State {
             None => payload.with("tool_name", &Json::string(&call.tool)),
         };
         match call.stage {
-            Stage::Completed => put(&mut self.completed_tool_results, tool_call_id, result()),
-            Stage::Failed => put(&mut self.failed_tool_results, tool_call_id, result()),
+            Stage::Completed => completed.put(tool_call_id, result()),
+            Stage::Failed => failed.put(tool_call_id, result()),
             Stage::Started => self.uncertain_actions.push(UncertainAction {
                 replay_allowed: policy.may_replay(&call.tool, &payload),
                 tool_name,
@@ -187,10 +201,22 @@ impl State {
     }
 }
 
-fn put(pairs: &mut Vec<(String, Json)>, key: String, value: Json) {
-    match pairs.iter_mut().find(|(known, _)| *known == key) {
-        Some((_, known)) => *known = value,
-        None => pairs.push((key, value)),
+/// Pairs in the order of their first value; a later value takes the place of an earlier one.
+#[derive(Default)]
+struct Results {
+    pairs: Vec<(String, Json)>,
+    places: HashMap<String, usize>,
+}
+
+impl Results {
+    fn put(&mut self, key: String, value: Json) {
+        let place = self.places.get(&key).and_then(|place| self.pairs.get_mut(*place));
+        if let Some((_, known)) = place {
+            *known = value;
+            return;
+        }
+        self.places.insert(key.clone(), self.pairs.len());
+        self.pairs.push((key, value));
     }
 }
 
@@ -227,14 +253,14 @@ fn terminal_by_run(events: &[Event]) -> Vec<(String, Option<Json>)> {
 }
 
 fn runtime_state<'e>(checkpoints: impl Iterator<Item = &'e Event>) -> Json {
-    let mut merged: Vec<(String, Json)> = Vec::new();
+    let mut merged = Results::default();
     for event in checkpoints {
         let kept = event.payload.get("runtime_state").filter(Json::is_object);
         for (key, value) in kept.map(|kept| kept.members()).unwrap_or_default() {
-            put(&mut merged, key, value);
+            merged.put(key, value);
         }
     }
-    Json::from_members(&merged)
+    Json::from_members(&merged.pairs)
 }
 
 /// The messages, and behind the answers that directly follow a message with calls one for each call
@@ -243,7 +269,8 @@ fn history(events: &[Event], calls: &[Lifecycle], reading: Reading) -> Vec<Messa
     let messages: Vec<&Event> = events.iter().filter(|event| event.kind == Kind::Message).collect();
     let mut history = Vec::new();
     // How many messages have made a call of this id in this run.
-    let mut made: std::collections::HashMap<(String, String), usize> = [].into();
+    let mut made: HashMap<(String, String), usize> = HashMap::new();
+    let known_calls = ByCall::new(calls);
     let mut rest = messages.as_slice();
     while let Some((message, after)) = rest.split_first() {
         history.push(as_message(message));
@@ -256,23 +283,16 @@ fn history(events: &[Event], calls: &[Lifecycle], reading: Reading) -> Vec<Messa
         let (answers, after) = rest.split_at(row);
         rest = after;
         history.extend(answers.iter().map(|answer| as_message(answer)));
-        let answered: Vec<String> = answers
-            .iter()
-            .map(|answer| {
-                answer.metadata().get("tool_call_id").map(|id| id.id()).unwrap_or_default()
-            })
-            .collect();
+        let answered: Vec<String> =
+            answers.iter().map(|answer| answer.meta("tool_call_id")).collect();
         for call in made_calls {
             let count = made.entry((message.run.clone(), call.id.clone())).or_default();
             let nth = std::mem::replace(count, *count + 1);
             if call.id.is_empty() || answered.contains(&call.id) {
                 continue;
             }
-            let mut known = calls.iter().filter(|c| c.run == message.run && c.call_id == call.id);
-            let known = match reading {
-                Reading::Original => known.next(),
-                Reading::Default => known.nth(nth),
-            };
+            let nth = if reading == Reading::Original { 0 } else { nth };
+            let known = known_calls.nth(&message.run, &call.id, nth);
             let (content, _): (String, Synthetic) = observation(known, reading);
             let tool = known.map(|call| call.tool.clone()).filter(|tool| !tool.is_empty());
             let tool = tool.unwrap_or(call.name);

@@ -13,7 +13,7 @@ use crate::entry::{Kind, Seq};
 use crate::event::{Event, Json};
 use crate::finding::{Code, Finding};
 
-use super::lifecycle::{Lifecycle, Reading, lifecycles};
+use super::lifecycle::{ByCall, Lifecycle, Reading};
 use super::observe::observation;
 
 /// A call in the view.
@@ -123,8 +123,7 @@ struct Builder<'e> {
 
 impl View {
     /// The view after `events`, with the lifecycle facts that they have.
-    pub(super) fn of(events: &[Event]) -> View {
-        let calls = lifecycles(events, Reading::Default);
+    pub(super) fn of(events: &[Event], calls: &[Lifecycle]) -> View {
         let mut builder = Builder {
             items: Vec::new(),
             asking: Vec::new(),
@@ -150,7 +149,7 @@ impl View {
             let (reasoning, tool_calls) = (None, Vec::new());
             entries.push(ViewEntry::Message { role, content, reasoning, tool_calls, seq });
         }
-        builder.write(&calls, &mut entries);
+        builder.write(&ByCall::new(calls), &mut entries);
         View { entries, from_seq, findings: builder.findings }
     }
 
@@ -273,9 +272,8 @@ impl<'e> Builder<'e> {
                 let message = format!("several calls have the id {id:?}");
                 self.find(Code::ReusedCallId, event, message);
             }
-            let id_of = |answer: &&Event| answer.metadata().get("tool_call_id").map(|id| id.id());
-            let early =
-                self.early.iter().position(|answer| id_of(answer).as_ref() == Some(&call.id));
+            let id_of = |answer: &&Event| answer.meta("tool_call_id");
+            let early = self.early.iter().position(|answer| id_of(answer) == call.id);
             if let Some(answer) = early.map(|at| self.early.remove(at)) {
                 let message = "an answer that stands before its call stands behind it";
                 self.find(Code::ResultBeforeCall, answer, message);
@@ -293,7 +291,7 @@ impl<'e> Builder<'e> {
     }
 
     fn take_answer(&mut self, event: &'e Event, answered: &mut HashSet<String>) {
-        let id = event.metadata().get("tool_call_id").map(|id| id.id()).unwrap_or_default();
+        let id = event.meta("tool_call_id");
         let open = self.open.get_mut(&id).and_then(VecDeque::pop_front);
         let Some((index, n)) = open else {
             if answered.contains(&id) {
@@ -325,7 +323,7 @@ impl<'e> Builder<'e> {
     }
 
     /// Writes the entries.
-    fn write(&mut self, calls: &[Lifecycle], entries: &mut Vec<ViewEntry>) {
+    fn write(&mut self, calls: &ByCall<'_>, entries: &mut Vec<ViewEntry>) {
         let mut made: HashMap<(String, String), usize> = HashMap::new();
         let items = std::mem::take(&mut self.items);
         for item in items {
@@ -357,7 +355,7 @@ impl<'e> Builder<'e> {
     fn write_asking(
         &mut self,
         index: usize,
-        calls: &[Lifecycle],
+        calls: &ByCall<'_>,
         made: &mut HashMap<(String, String), usize>,
         entries: &mut Vec<ViewEntry>,
     ) {
@@ -397,8 +395,7 @@ impl<'e> Builder<'e> {
                 });
                 continue;
             }
-            let mut known = calls.iter().filter(|c| c.run == event.run && c.call_id == id);
-            let known = if id.is_empty() { None } else { known.nth(nth) };
+            let known = calls.nth(&event.run, &id, nth).filter(|_| !id.is_empty());
             let (content, synthetic) = observation(known, Reading::Default);
             let (code, message) = match synthetic {
                 super::Synthetic::Recovered => {
@@ -420,8 +417,9 @@ impl<'e> Builder<'e> {
 
     /// The text without what strict consumers refuse.
     fn safe(&mut self, event: &Event, text: &str) -> String {
-        let notes = event.payload.get("content").map(|content| content.notes()).unwrap_or_default();
-        if notes.lone_surrogate {
+        // Half a pair is nothing but an escape, and has been replaced in the text.
+        let halves = || event.payload.get("content").is_some_and(|c| c.notes().lone_surrogate);
+        if text.contains('\u{FFFD}') && halves() {
             self.find(Code::LoneSurrogate, event, "half a surrogate pair is replaced");
         }
         if text.contains('\0') {

@@ -113,7 +113,7 @@ impl Format for Recursive {
                 } else {
                     facts.add(content, Content::Text { role, text });
                 }
-                for call in calls.map(json::elements).unwrap_or_default() {
+                for call in calls.map(crate::format::skip::elements).unwrap_or_default() {
                     facts.add(Some(call), fact::call(call));
                 }
                 if let Some(raw) = usage {

@@ -1,0 +1,168 @@
+//! Looking into JSON that is known to be whole: members and elements, without checking it once more.
+//! Of text that is not whole it finds some members or none.
+
+use memchr::memchr2;
+
+/// Calls `each` with the key, as it stands between its quotes, and the value of each member of an
+/// object, in order.
+pub(super) fn members<'l>(raw: &'l str, mut each: impl FnMut(&'l str, &'l str)) {
+    let bytes = raw.as_bytes();
+    let mut at = space_end(bytes, 0);
+    if bytes.get(at) != Some(&b'{') {
+        return;
+    }
+    at = space_end(bytes, at + 1);
+    while bytes.get(at) == Some(&b'"') {
+        let key_end = string_end(bytes, at);
+        let colon = space_end(bytes, key_end);
+        if bytes.get(colon) != Some(&b':') {
+            return;
+        }
+        let start = space_end(bytes, colon + 1);
+        let end = value_end(bytes, start);
+        let (Some(key), Some(value)) = (raw.get(at + 1..key_end - 1), raw.get(start..end)) else {
+            return;
+        };
+        each(key, value);
+        at = space_end(bytes, end);
+        if bytes.get(at) != Some(&b',') {
+            return;
+        }
+        at = space_end(bytes, at + 1);
+    }
+}
+
+/// The elements of an array, in order.
+pub(super) fn elements(raw: &str) -> Vec<&str> {
+    let bytes = raw.as_bytes();
+    let mut elements = Vec::new();
+    let mut at = space_end(bytes, 0);
+    if bytes.get(at) != Some(&b'[') {
+        return elements;
+    }
+    at = space_end(bytes, at + 1);
+    while bytes.get(at).is_some_and(|byte| *byte != b']') {
+        let end = value_end(bytes, at);
+        elements.extend(raw.get(at..end));
+        at = space_end(bytes, end);
+        if bytes.get(at) != Some(&b',') {
+            break;
+        }
+        at = space_end(bytes, at + 1);
+    }
+    elements
+}
+
+fn space_end(bytes: &[u8], at: usize) -> usize {
+    let rest = bytes.get(at..).unwrap_or_default();
+    let space = rest.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r')).count();
+    at + space
+}
+
+/// Behind the string that begins at `at`.
+fn string_end(bytes: &[u8], at: usize) -> usize {
+    let mut at = at + 1;
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        match memchr2(b'"', b'\\', rest) {
+            Some(next) if rest.get(next) == Some(&b'"') => return at + next + 1,
+            Some(next) => at += next + 2,
+            None => return bytes.len(),
+        }
+    }
+}
+
+/// Behind the value that begins at `at`.
+fn value_end(bytes: &[u8], start: usize) -> usize {
+    let mut at = start;
+    let mut depth = 0usize;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => at = string_end(bytes, at),
+            b'{' | b'[' => {
+                depth += 1;
+                at += 1;
+                continue;
+            }
+            b'}' | b']' if depth > 0 => {
+                depth -= 1;
+                at += 1;
+            }
+            b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r' if depth == 0 => return at,
+            _ => {
+                at += 1;
+                continue;
+            }
+        }
+        if depth == 0 {
+            return at;
+        }
+    }
+    bytes.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::syntax::Walker;
+    use proptest::prelude::*;
+
+    fn found(raw: &str) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        members(raw, |key, value| found.push((key.to_owned(), value.to_owned())));
+        found
+    }
+
+    /// The same, with every byte looked at.
+    fn walked(raw: &str) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        Walker::default().walk(raw.as_bytes(), 0, &mut |path, value| {
+            if let Some(key) = path.only_key() {
+                found.push((raw[key].to_owned(), raw[value].to_owned()));
+            }
+        });
+        found
+    }
+
+    fn json() -> impl Strategy<Value = String> {
+        let string = r#"([a{}\[\],: ]|\\\\|\\"|é|\\u00e9){0,6}"#.prop_map(|s| format!("\"{s}\""));
+        let leaf = prop_oneof![string, r"-?[1-9][0-9]{0,3}(\.5)?(e\+2)?", "(true|null|NaN)"];
+        leaf.prop_recursive(4, 24, 5, |inner| {
+            let space = "[ \n\t]{0,2}";
+            let member = ("[a-c]{1,2}", space, inner.clone(), space);
+            let member = member.prop_map(|(k, a, v, b)| format!("{a}\"{k}\"{b}:{a}{v}{b}"));
+            prop_oneof![
+                prop::collection::vec(member, 0..5).prop_map(|m| format!("{{{}}}", m.join(","))),
+                prop::collection::vec(inner, 0..5).prop_map(|e| format!("[{}]", e.join(" , "))),
+            ]
+        })
+    }
+
+    #[test]
+    fn elements_are_found_behind_white_space_and_brackets_in_text() {
+        assert_eq!(elements(r#" [ {"a":[1,2]} , "x,]" ,3 ] "#), [r#"{"a":[1,2]}"#, "\"x,]\"", "3"]);
+        assert!(elements("[]").is_empty() && elements("{}").is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn members_are_those_that_the_walker_finds(raw in json()) {
+            prop_assert_eq!(found(&raw), walked(&raw));
+        }
+
+        #[test]
+        fn elements_put_together_again_are_the_array(elements_in in prop::collection::vec(json(), 0..5)) {
+            let raw = format!("[ {} ]", elements_in.join(" ,\n"));
+            prop_assert_eq!(elements(&raw), elements_in);
+        }
+
+        #[test]
+        fn text_that_is_not_whole_is_no_trouble(raw in ".{0,40}", json in json(), cut in 0usize..40) {
+            found(&raw);
+            elements(&raw);
+            let cut = json.floor_char_boundary(cut);
+            found(&json[..cut]);
+            elements(&json[..cut]);
+        }
+    }
+}
