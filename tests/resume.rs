@@ -21,8 +21,8 @@ use eventlog::jsonl::{self, ImportOptions};
 use eventlog::memory::{Item, SessionMemory};
 use eventlog::record::Recorder;
 use eventlog::resume::{
-    self, ActiveCheckpoint, AllButWriters, Host, HostError, Reading, ResumeOptions, Resumed, State,
-    View, ViewEntry,
+    self, ActiveCheckpoint, AllButWriters, Host, HostError, Provider, Reading, ResumeOptions,
+    Resumed, State, View, ViewEntry,
 };
 use eventlog::{ErrorKind, EventLog};
 use serde_json::{Value, json};
@@ -259,6 +259,66 @@ fn a_session_with_everything(log: &EventLog) -> Resumed {
     resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap()
 }
 
+/// What Anthropic's API demands, of the messages alone.
+fn check_turns(messages: &[Value], what: &str) {
+    let mut asked: Vec<&Value> = Vec::new();
+    let mut last = "";
+    for message in messages {
+        let role = message["role"].as_str().unwrap();
+        assert_ne!(role, last, "{what}: user and assistant take turns");
+        last = role;
+        let blocks = message["content"].as_array().unwrap();
+        assert!(!blocks.is_empty(), "{what}: an empty message");
+        let of = |kind: &str, key: &str| -> Vec<&Value> {
+            blocks.iter().filter(|b| b["type"] == kind).map(|b| &b[key]).collect()
+        };
+        assert_eq!(of("tool_result", "tool_use_id"), asked, "{what}: calls and their answers");
+        let first = blocks.iter().take(asked.len());
+        assert!(first.clone().all(|b| b["type"] == "tool_result"), "{what}: answers come first");
+        asked = of("tool_use", "id");
+        assert!(asked.is_empty() || role == "assistant");
+    }
+    assert!(asked.is_empty(), "{what}: a call without an answer");
+}
+
+#[test]
+fn the_memory_stands_behind_the_system_prompt_and_before_the_history() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EventLog::open(dir.path()).unwrap();
+    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
+    for (role, text) in [(Role::System, "rules"), (Role::User, "the goal"), (Role::Assistant, "ok")]
+    {
+        recorder.message(0, role, text).unwrap();
+    }
+    let resumed = resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap();
+    let messages = resumed.messages(Provider::OpenAi, 1000);
+    let roles: Vec<_> = messages.iter().map(|m| m["role"].as_str().unwrap()).collect();
+    assert_eq!(roles, ["system", "system", "user", "assistant"]);
+    assert_eq!(messages[1]["content"], resumed.memory.render(1000));
+    assert_eq!(resumed.messages(Provider::OpenAi, 0).len(), 3);
+    let turns = resumed.messages(Provider::Anthropic, 1000);
+    check_turns(&turns, "memory");
+    assert_eq!(turns[0]["content"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn answers_to_parallel_calls_are_one_turn() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EventLog::open(dir.path()).unwrap();
+    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
+    recorder.message(0, Role::User, "go").unwrap();
+    let calls = r#"{"tool_calls": [{"id": "a", "name": "Read"}, {"id": "b", "name": "Edit", "arguments": "{torn"}]}"#;
+    let calls = Json::parse(calls).unwrap();
+    recorder.message_with(1, Role::Assistant, "", &calls).unwrap();
+    recorder.message(1, Role::User, "and?").unwrap();
+    let resumed = resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap();
+    let turns = resumed.messages(Provider::Anthropic, 0);
+    check_turns(&turns, "parallel");
+    assert_eq!(turns.len(), 3);
+    assert_eq!(turns[2]["content"].as_array().unwrap().len(), 3);
+    assert_eq!(resumed.messages(Provider::OpenAi, 0).len(), 5);
+}
+
 #[test]
 fn a_host_gets_everything_in_order() {
     let dir = tempfile::tempdir().unwrap();
@@ -323,6 +383,7 @@ fn the_state_in_the_originals_reading_is_the_originals() {
             let resumed = resume::resume(&snapshot, &id, &options).unwrap();
             assert_eq!(load["run_id"], resumed.run.as_str(), "{name}");
             check(&resumed.view, name);
+            check_turns(&resumed.messages(Provider::Anthropic, 500), name);
             wrong.extend(memory_differences(&log, &id, &session["memory"]["rebuild"]));
             wrong.extend(differences(&resumed.state, load));
             wrong.extend(applied_differences(&resumed, &session["applied"]));
@@ -442,6 +503,7 @@ fn the_views_of_all_cases_are_what_they_say_and_valid() {
         let snapshot = log.snapshot().unwrap();
         let resumed = resume::resume(&snapshot, &id, &ResumeOptions::default()).unwrap();
         check(&resumed.view, &name);
+        check_turns(&resumed.messages(Provider::Anthropic, 500), &name);
         let again = resume::resume(&snapshot, &id, &ResumeOptions::default()).unwrap();
         assert_eq!(resumed.view.digest(), again.view.digest(), "{name}");
         let mut wrong = Vec::new();

@@ -2,7 +2,9 @@
 
 use clap::{Args, ValueEnum};
 use eventlog::event::Json;
-use eventlog::resume::{self, AllButWriters, Reading, ResumeOptions, Resumed, State, ViewEntry};
+use eventlog::resume::{
+    self, AllButWriters, Provider, Reading, ResumeOptions, Resumed, State, ViewEntry,
+};
 use eventlog::{Finding, SessionInfo, Snapshot};
 use serde::Serialize;
 
@@ -23,7 +25,7 @@ pub(crate) struct Resume {
     view: bool,
     /// Whose messages the view is written as
     #[arg(long, value_name = "NAME", default_value = "plain", requires = "view")]
-    provider: Provider,
+    provider: ProviderName,
     /// How tool lifecycle facts are read: original merges all facts of a call id, as MyCodeAgent
     /// does
     #[arg(long, value_name = "READING", default_value = "default")]
@@ -34,8 +36,8 @@ pub(crate) struct Resume {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Provider {
-    /// The view as it is
+enum ProviderName {
+    /// The view as it is, with its marks, without the session memory
     Plain,
     /// OpenAI's chat messages
     Openai,
@@ -117,12 +119,18 @@ impl Resume {
     }
 
     fn print_view(&self, resumed: &Resumed, output: &mut Output) -> Result<Exit, Failure> {
-        for line in resumed.view.entries.iter().filter_map(|entry| match self.provider {
-            Provider::Plain => serde_json::to_value(entry).ok(),
-            Provider::Openai => openai(entry),
-            Provider::Anthropic => anthropic(entry),
-        }) {
-            output.json(&line)?;
+        let provider = match self.provider {
+            ProviderName::Plain => {
+                for entry in &resumed.view.entries {
+                    output.json(entry)?;
+                }
+                return Ok(Exit::Fine);
+            }
+            ProviderName::Openai => Provider::OpenAi,
+            ProviderName::Anthropic => Provider::Anthropic,
+        };
+        for message in resumed.messages(provider, MEMORY_CHARS) {
+            output.json(&message)?;
         }
         Ok(Exit::Fine)
     }
@@ -187,59 +195,4 @@ fn print(resumed: &Resumed, output: &mut Output) -> Result<(), Failure> {
 
 fn text(value: &Json) -> Option<String> {
     value.text().map(|text| text.into_owned())
-}
-
-/// An entry as a message of OpenAI's chat API.
-fn openai(entry: &ViewEntry) -> Option<serde_json::Value> {
-    Some(match entry {
-        ViewEntry::Message { role, content, tool_calls, .. } => {
-            let role = if role == "summary" { "system" } else { role };
-            let mut message = serde_json::json!({"role": role, "content": content});
-            if !tool_calls.is_empty() {
-                let call = |call: &resume::ViewCall| {
-                    serde_json::json!({"id": call.id, "type": "function",
-                        "function": {"name": call.name, "arguments": arguments(&call.arguments)}})
-                };
-                let calls: Vec<_> = tool_calls.iter().map(call).collect();
-                message.as_object_mut()?.insert("tool_calls".to_owned(), calls.into());
-            }
-            message
-        }
-        ViewEntry::Answer { tool_call_id, content, .. } => {
-            serde_json::json!({"role": "tool", "tool_call_id": tool_call_id, "content": content})
-        }
-        _ => return None,
-    })
-}
-
-/// Arguments as the text that a model sent: JSON, or what it sent that is none.
-fn arguments(arguments: &Json) -> String {
-    text(arguments).unwrap_or_else(|| arguments.as_str().to_owned())
-}
-
-/// An entry as a message of Anthropic's API.
-fn anthropic(entry: &ViewEntry) -> Option<serde_json::Value> {
-    Some(match entry {
-        ViewEntry::Message { role, content, tool_calls, .. } => {
-            let role = if role == "assistant" { "assistant" } else { "user" };
-            let mut blocks = Vec::new();
-            if !content.is_empty() {
-                blocks.push(serde_json::json!({"type": "text", "text": content}));
-            }
-            for call in tool_calls {
-                let input = serde_json::to_value(&call.arguments).ok().filter(|v| v.is_object());
-                let input = input.unwrap_or_else(|| serde_json::json!({}));
-                blocks.push(serde_json::json!(
-                    {"type": "tool_use", "id": call.id, "name": call.name, "input": input}
-                ));
-            }
-            serde_json::json!({"role": role, "content": blocks})
-        }
-        ViewEntry::Answer { tool_call_id, content, .. } => {
-            serde_json::json!({"role": "user", "content": [
-                {"type": "tool_result", "tool_use_id": tool_call_id, "content": content}
-            ]})
-        }
-        _ => return None,
-    })
 }

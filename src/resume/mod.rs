@@ -3,6 +3,7 @@
 //! * `lifecycle`: what became of the tool calls; `observe`: the answer in place of a missing one.
 //! * `state`: history, loop, checkpoint, calls, as the host had them.
 //! * `view`: what to send to the model.
+//! * `provider`: the view as the messages of a provider's API.
 //! * `policy`: which calls may be made again.
 //! * `host`: handing it over to the program that goes on.
 
@@ -10,6 +11,7 @@ mod host;
 mod lifecycle;
 mod observe;
 mod policy;
+mod provider;
 mod state;
 mod view;
 
@@ -24,6 +26,7 @@ pub use host::{ActiveCheckpoint, Applied, Host, HostError};
 pub use lifecycle::{Lifecycle, Reading, Stage};
 pub use observe::Synthetic;
 pub use policy::{AllButWriters, ReadOnlyTools, ReplayPolicy};
+pub use provider::Provider;
 pub use state::{LoopState, Message, PendingCall, State, Transition, UncertainAction};
 pub use view::{View, ViewCall, ViewEntry};
 
