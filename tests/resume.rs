@@ -302,6 +302,24 @@ fn the_memory_stands_behind_the_system_prompt_and_before_the_history() {
 }
 
 #[test]
+fn nul_in_a_compactions_summary_or_in_reasoning_is_replaced_and_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EventLog::open(dir.path()).unwrap();
+    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
+    recorder.message(0, Role::User, "a").unwrap();
+    let compaction = r#"{"summary": "b\u0000", "retain_start_idx": 1, "messages_compacted": 1}"#;
+    recorder.checkpoint(1, &Json::parse(compaction).unwrap()).unwrap();
+    let thought = Json::parse(r#"{"reasoning_content": "c\u0000"}"#).unwrap();
+    recorder.message_with(1, Role::Assistant, "d", &thought).unwrap();
+    let view =
+        resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap().view;
+    let text = serde_json::to_string(&view.entries).unwrap();
+    assert!(text.contains("b\u{FFFD}") && text.contains("c\u{FFFD}"), "{text}");
+    let found = view.findings.iter().filter(|f| f.code.name() == "nul_in_string");
+    assert_eq!(found.count(), 2);
+}
+
+#[test]
 fn answers_to_parallel_calls_are_one_turn() {
     let dir = tempfile::tempdir().unwrap();
     let log = EventLog::open(dir.path()).unwrap();

@@ -138,7 +138,7 @@ impl View {
         let mut kept = 0;
         if let Some(event) = compaction {
             entries.push(ViewEntry::Compaction { marker: "compaction", seq: event.seq });
-            let text = event.field("summary");
+            let text = builder.safe(event, event.payload.get("summary"));
             summary = (!text.is_empty()).then_some((text, event.seq));
             kept = from;
         }
@@ -189,7 +189,9 @@ impl<'e> Builder<'e> {
                 continue;
             }
             let number = |key| event.payload.get(key).and_then(|n| n.as_str().parse::<f64>().ok());
-            let (summary, retained) = (event.field("summary"), number("retain_start_idx"));
+            let summary = event.payload.get("summary");
+            let summary = summary.as_ref().and_then(Json::text).unwrap_or_default();
+            let retained = number("retain_start_idx");
             let compacted = number("messages_compacted").is_some_and(|count| count >= 1.0);
             let Some(retained) = retained.filter(|index| compacted && *index >= 0.0) else {
                 continue;
@@ -337,13 +339,13 @@ impl<'e> Builder<'e> {
                     ),
                 }),
                 Item::Said(event) => {
-                    let content = self.safe(event, &event.text());
+                    let content = self.safe(event, event.payload.get("content"));
                     if content.trim().is_empty() {
                         self.find(Code::EmptyContent, event, "a message without text is not sent");
                         continue;
                     }
                     let (role, seq) = (event.role(), event.seq);
-                    let reasoning = reasoning(event);
+                    let reasoning = self.reasoning(event);
                     let tool_calls = Vec::new();
                     entries.push(ViewEntry::Message { role, content, reasoning, tool_calls, seq });
                 }
@@ -370,8 +372,8 @@ impl<'e> Builder<'e> {
             .collect();
         entries.push(ViewEntry::Message {
             role: event.role(),
-            content: self.safe(event, &event.text()),
-            reasoning: reasoning(event),
+            content: self.safe(event, event.payload.get("content")),
+            reasoning: self.reasoning(event),
             tool_calls: parts.iter().map(|(call, ..)| call.clone()).collect(),
             seq: event.seq,
         });
@@ -379,7 +381,7 @@ impl<'e> Builder<'e> {
             let count = made.entry((event.run.clone(), id.clone())).or_default();
             let nth = std::mem::replace(count, *count + 1);
             if let Some(answer) = answer {
-                let content = match self.safe(answer, &answer.text()) {
+                let content = match self.safe(answer, answer.payload.get("content")) {
                     empty if empty.is_empty() => {
                         self.find(Code::EmptyContent, answer, "an answer without text");
                         "(no output)".to_owned()
@@ -415,11 +417,12 @@ impl<'e> Builder<'e> {
         }
     }
 
-    /// The text without what strict consumers refuse.
-    fn safe(&mut self, event: &Event, text: &str) -> String {
+    /// The text in a value, without what strict consumers refuse.
+    fn safe(&mut self, event: &Event, value: Option<Json>) -> String {
+        let Some(value) = value else { return String::new() };
+        let text = value.text().unwrap_or_default();
         // Half a pair is nothing but an escape, and has been replaced in the text.
-        let halves = || event.payload.get("content").is_some_and(|c| c.notes().lone_surrogate);
-        if text.contains('\u{FFFD}') && halves() {
+        if text.contains('\u{FFFD}') && value.notes().lone_surrogate {
             self.find(Code::LoneSurrogate, event, "half a surrogate pair is replaced");
         }
         if text.contains('\0') {
@@ -427,10 +430,10 @@ impl<'e> Builder<'e> {
         }
         text.replace('\0', "\u{FFFD}")
     }
-}
 
-/// What the model thought before it answered.
-fn reasoning(event: &Event) -> Option<String> {
-    let text = event.metadata().get("reasoning_content")?;
-    text.text().map(|text| text.into_owned()).filter(|text| !text.is_empty())
+    /// What the model thought before it answered.
+    fn reasoning(&mut self, event: &Event) -> Option<String> {
+        let text = self.safe(event, event.metadata().get("reasoning_content"));
+        Some(text).filter(|text| !text.is_empty())
+    }
 }
