@@ -126,6 +126,33 @@ fn the_first_event_behind_a_torn_end_stands_on_a_line_of_its_own() {
 }
 
 #[test]
+fn a_session_with_a_newer_schema_is_not_written_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EventLog::open(dir.path().join("log")).unwrap();
+    let line = NewEvent::message(Role::User, "a").run("run-1").line("s").unwrap();
+    let newer = line.replace("\"schema_version\": 1", "\"schema_version\": 2");
+    let path = dir.path().join("transcript-s.jsonl");
+    // Behind it stands what is no record.
+    std::fs::write(&path, format!("{line}\n{newer}\n\n{{torn")).unwrap();
+    jsonl::import(&log, open(&path), &ImportOptions::default(), &mut |_| {}).unwrap();
+    let error = Recorder::new(log.session("s").unwrap(), "run-2").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::NewerFormat);
+    assert!(error.hint().is_some());
+}
+
+#[test]
+fn a_session_that_was_described_and_has_no_event_can_be_recorded_into() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EventLog::open(dir.path()).unwrap();
+    let session = log.session("s").unwrap();
+    let mut attributes = eventlog::Attributes::default();
+    attributes.format = Some("transcript".to_owned());
+    session.describe(&attributes).unwrap();
+    let recorder = Recorder::new(session, "run-1").unwrap();
+    assert_eq!(recorder.message(0, Role::User, "hello").unwrap().seq, 0);
+}
+
+#[test]
 fn a_session_of_another_format_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let log = EventLog::open(dir.path()).unwrap();

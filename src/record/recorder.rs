@@ -63,6 +63,32 @@ struct First {
     ends_open: bool,
 }
 
+/// How many events at a session's end are looked at for a record.
+const LOOK_BACK: usize = 64;
+
+/// Refuses a session whose last record has a schema that is newer than what is known here: lines of
+/// the older one behind it would be read as what they are not.
+///
+/// # Errors
+///
+/// `NewerFormat`; those of [`Session::read`].
+pub fn refuse_newer_schema(session: &Session) -> Result<()> {
+    let format = session.attributes()?.and_then(|attributes| attributes.format);
+    let Some(format) = format.as_deref().and_then(crate::format::by_name) else { return Ok(()) };
+    for entry in session.read(..)?.rev().take(LOOK_BACK) {
+        let entry = entry?;
+        let Ok(record) = format.classify(entry.bytes()) else { continue };
+        let Some(version) = record.newer_schema else { return Ok(()) };
+        let message = format!(
+            "the session {:?} has events of schema version {version}, which is newer than this build",
+            session.id()
+        );
+        return Err(Error::new(ErrorKind::NewerFormat, message)
+            .with_hint("use a newer version of eventlog, or a session of its own"));
+    }
+    Ok(())
+}
+
 impl std::fmt::Debug for Recorder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let session = self.shared.session.id();
@@ -78,7 +104,8 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// `Refused` when the session holds lines of another format; those of [`Session::read`].
+    /// `Refused` when the session holds lines of another format, `NewerFormat` when they have a
+    /// newer schema; those of [`Session::read`].
     pub fn new(session: Session, run: &str) -> Result<Recorder> {
         let known = session.attributes()?;
         let format = known.and_then(|attributes| attributes.format);
@@ -88,6 +115,7 @@ impl Recorder {
             return Err(Error::new(ErrorKind::Refused, message)
                 .with_hint("record into a session of its own, or convert it with an export"));
         }
+        refuse_newer_schema(&session)?;
         // An event never goes on with somebody else's line.
         let ends_open = session.ends_open()?;
         let shared = Shared {
