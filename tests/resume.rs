@@ -262,6 +262,7 @@ fn a_session_with_everything(log: &EventLog) -> Resumed {
 /// What Anthropic's API demands, of the messages alone.
 fn check_turns(messages: &[Value], what: &str) {
     let mut asked: Vec<&Value> = Vec::new();
+    let mut ids = std::collections::HashSet::new();
     let mut last = "";
     for message in messages {
         let role = message["role"].as_str().unwrap();
@@ -276,6 +277,7 @@ fn check_turns(messages: &[Value], what: &str) {
         let first = blocks.iter().take(asked.len());
         assert!(first.clone().all(|b| b["type"] == "tool_result"), "{what}: answers come first");
         asked = of("tool_use", "id");
+        assert!(asked.iter().all(|id| ids.insert(id.as_str().unwrap())), "{what}: an id twice");
         assert!(asked.is_empty() || role == "assistant");
     }
     assert!(asked.is_empty(), "{what}: a call without an answer");
@@ -317,6 +319,32 @@ fn nul_in_a_compactions_summary_or_in_reasoning_is_replaced_and_reported() {
     assert!(text.contains("b\u{FFFD}") && text.contains("c\u{FFFD}"), "{text}");
     let found = view.findings.iter().filter(|f| f.code.name() == "nul_in_string");
     assert_eq!(found.count(), 2);
+}
+
+#[test]
+fn calls_have_ids_and_arguments_that_anthropic_takes() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EventLog::open(dir.path()).unwrap();
+    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
+    for arguments in [r#"{"path": "x"}"#, r#""{\"path\": \"x\"}""#, r#""{torn""#, r#""""#] {
+        let calls = format!(
+            r#"{{"tool_calls": [{{"id": "a.1", "name": "R", "arguments": {arguments}}}]}}"#
+        );
+        let calls = Json::parse(&calls).unwrap();
+        recorder.message_with(1, Role::Assistant, "", &calls).unwrap();
+    }
+    let resumed = resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap();
+    let turns = resumed.messages(Provider::Anthropic, 0);
+    check_turns(&turns, "ids");
+    let calls = turns.iter().filter(|turn| turn["role"] == "assistant");
+    let calls: Vec<_> =
+        calls.map(|t| (&t["content"][0]["id"], &t["content"][0]["input"])).collect();
+    let path = json!({"path": "x"});
+    let torn = json!({"arguments": "{torn"});
+    assert_eq!(calls[0], (&json!("a_1"), &path));
+    assert_eq!(calls[1], (&json!("a_1-2"), &path));
+    assert_eq!(calls[2], (&json!("a_1-3"), &torn));
+    assert_eq!(calls[3], (&json!("a_1-4"), &json!({})));
 }
 
 #[test]

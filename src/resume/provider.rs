@@ -3,6 +3,8 @@
 //! The session memory stands behind the system prompt and before the history. Marks are left out. No
 //! call stands apart from its answers, and no message is empty; that is what the view promises.
 
+use std::collections::{HashMap, HashSet, VecDeque};
+
 use serde_json::{Value, json};
 
 use super::{Resumed, ViewCall, ViewEntry};
@@ -15,7 +17,9 @@ pub enum Provider {
     /// OpenAI's chat messages. Summaries and the memory are `system` messages.
     OpenAi,
     /// Anthropic's messages, in which user and assistant take turns: the answers to the calls of a
-    /// message are one message. There is no `system` role in them, so what has it is said by the user.
+    /// message are one message. There is no `system` role in them, so what has it is said by the
+    /// user. Ids of calls are of letters, digits, `_` and `-`, and no two calls have the same: where
+    /// the recorded ones are not like that, others stand in their place.
     Anthropic,
 }
 
@@ -86,9 +90,28 @@ fn arguments(arguments: &Json) -> String {
     arguments.text().map_or_else(|| arguments.as_str().to_owned(), |text| text.into_owned())
 }
 
+/// Arguments as an object, also where they are the text that a model sent; text that is no object is
+/// kept under a key of its own.
+fn input(arguments: &Json) -> Value {
+    let text = arguments.text();
+    let text = text.as_deref().unwrap_or(arguments.as_str());
+    let object = serde_json::from_str(text).ok().filter(Value::is_object);
+    object.unwrap_or_else(|| match text.trim() {
+        "" | "null" => json!({}),
+        text => json!({"arguments": text}),
+    })
+}
+
 /// Blocks, by who says them in turn.
 #[derive(Default)]
-struct Turns(Vec<(&'static str, Vec<Value>)>);
+struct Turns {
+    turns: Vec<(&'static str, Vec<Value>)>,
+    ids: HashSet<String>,
+    /// How often an id has been asked for.
+    used: HashMap<String, u64>,
+    /// The ids of the calls whose answers come next, in order.
+    open: VecDeque<String>,
+}
 
 impl Turns {
     fn add(&mut self, entry: &ViewEntry) {
@@ -99,30 +122,46 @@ impl Turns {
                     self.say(role, json!({"type": "text", "text": content}));
                 }
                 for call in tool_calls {
-                    let input = serde_json::to_value(&call.arguments).ok();
-                    let input = input.filter(Value::is_object).unwrap_or_else(|| json!({}));
-                    let (id, name) = (&call.id, &call.name);
+                    let id = self.new_id(&call.id);
+                    let (name, input) = (&call.name, input(&call.arguments));
                     let block = json!({"type": "tool_use", "id": id, "name": name, "input": input});
                     self.say(role, block);
+                    self.open.push_back(id);
                 }
             }
-            ViewEntry::Answer { tool_call_id, content, .. } => self.say(
-                "user",
-                json!({"type": "tool_result", "tool_use_id": tool_call_id, "content": content}),
-            ),
+            ViewEntry::Answer { tool_call_id, content, .. } => {
+                // The answers stand behind the calls, in their order.
+                let id = self.open.pop_front().unwrap_or_else(|| tool_call_id.clone());
+                let block = json!({"type": "tool_result", "tool_use_id": id, "content": content});
+                self.say("user", block);
+            }
             _ => {}
         }
     }
 
+    /// The id if the API takes it and no call has had it, else one that is made of it.
+    fn new_id(&mut self, id: &str) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
+        let base: String = id.chars().map(plain).collect();
+        let n = self.used.entry(base.clone()).or_default();
+        loop {
+            *n += 1;
+            let id = if *n == 1 { base.clone() } else { format!("{base}-{n}") };
+            if self.ids.insert(id.clone()) {
+                return id;
+            }
+        }
+    }
+
     fn say(&mut self, role: &'static str, block: Value) {
-        match self.0.last_mut() {
+        match self.turns.last_mut() {
             Some((last, blocks)) if *last == role => blocks.push(block),
-            _ => self.0.push((role, vec![block])),
+            _ => self.turns.push((role, vec![block])),
         }
     }
 
     fn messages(self) -> Vec<Value> {
         let message = |(role, blocks)| json!({"role": role, "content": Value::Array(blocks)});
-        self.0.into_iter().map(message).collect()
+        self.turns.into_iter().map(message).collect()
     }
 }
