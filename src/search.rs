@@ -132,12 +132,11 @@ impl Query {
             return None;
         }
         let event = Event::from_entry(format, entry)?;
-        let metadata = event.metadata();
-        let tool_name = || metadata.get("tool_name").map(|name| name.id()).unwrap_or_default();
         let (role, texts, tools) = match event.kind {
             Kind::Message => {
                 let calls = event.calls();
-                let names = calls.iter().map(|call| call.name.clone()).chain([tool_name()]);
+                let names =
+                    calls.iter().map(|call| call.name.clone()).chain([event.meta("tool_name")]);
                 let arguments =
                     calls.iter().map(|call| format!("{} {}", call.name, call.arguments));
                 let texts = std::iter::once(event.text()).chain(arguments).collect::<Vec<_>>();

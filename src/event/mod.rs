@@ -137,8 +137,8 @@ impl Event {
             return Vec::new();
         };
         let call = |call: Json| Call {
-            id: call.get("id").map(|id| id.id()).unwrap_or_default(),
-            name: call.get("name").map(|name| name.id()).unwrap_or_default(),
+            id: call.id_of("id").into_owned(),
+            name: call.id_of("name").into_owned(),
             arguments: call.get("arguments").unwrap_or_else(Json::object),
         };
         Json::raw(calls).elements().into_iter().filter(Json::is_object).map(call).collect()

@@ -10,7 +10,7 @@ mod fact;
 mod json;
 mod plain;
 pub mod recursive;
-mod skip;
+pub(crate) mod skip;
 pub(crate) mod syntax;
 mod transcript;
 pub(crate) mod write;

@@ -60,7 +60,7 @@ fn space_end(bytes: &[u8], at: usize) -> usize {
 }
 
 /// Behind the string that begins at `at`.
-fn string_end(bytes: &[u8], at: usize) -> usize {
+pub(crate) fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     loop {
         let rest = bytes.get(at..).unwrap_or_default();

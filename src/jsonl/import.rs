@@ -24,7 +24,7 @@ use crate::memtable::Attributes;
 
 use super::beside::Beside;
 use super::file_events::FileEvents;
-use super::lines::Lines;
+use super::lines::{LINE_BYTES_MAX, Lines};
 use super::report::{FileReport, Outcome, Tally};
 use super::scan::{Span, Subject, What, recognise, scan_line};
 
@@ -123,9 +123,6 @@ pub fn examine(
     let options = &ImportOptions { dry_run: true, ..options.clone() };
     Import { log: None, source, options }.run(progress)
 }
-
-/// Line limit where there is no log to have one.
-const LINE_BYTES_MAX: usize = 256 << 20;
 
 /// One import of one file.
 struct Import<'a> {

@@ -82,7 +82,7 @@ pub(super) fn read(path: &Path, file: &Arc<dyn File>) -> Result<Option<Document>
 impl Document {
     /// The session's id.
     pub(super) fn session(&self) -> String {
-        let named = self.root.get("session_id").map(|id| id.id()).filter(|id| !id.is_empty());
+        let named = self.field("session_id");
         match self.is_one_file {
             true => self.stem.clone(),
             false => named.unwrap_or_else(|| self.stem.trim_end_matches(".legacy").to_owned()),
@@ -100,7 +100,7 @@ impl Document {
     }
 
     fn field(&self, key: &str) -> Option<String> {
-        self.root.get(key).map(|value| value.id()).filter(|text| !text.is_empty())
+        Some(self.root.id_of(key).into_owned()).filter(|text| !text.is_empty())
     }
 }
 
@@ -143,7 +143,7 @@ impl Maker {
         let mut left_out = 0;
         let mut n = 0;
         for message in &document.messages {
-            let role = message.get("role").map(|role| role.id()).unwrap_or_default();
+            let role = message.id_of("role");
             if role.is_empty() {
                 left_out += 1;
                 continue;
@@ -211,8 +211,8 @@ impl Maker {
         };
         let mut left_out = 0;
         for (n, message) in document.messages.iter().enumerate() {
-            let role = message.get("role").map(|role| role.id()).unwrap_or_default();
-            if !matches!(role.as_str(), "user" | "assistant" | "tool" | "summary") {
+            let role = message.id_of("role");
+            if !matches!(&*role, "user" | "assistant" | "tool" | "summary") {
                 left_out += 1;
                 continue;
             }

@@ -6,6 +6,9 @@ use std::io::{self, Read};
 
 use crate::entry::Terminator;
 
+/// The longest line where there is no log whose limit holds.
+pub(super) const LINE_BYTES_MAX: usize = 256 << 20;
+
 /// A line as it stands in the file, or a part of one that is over the limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Line<'a> {

@@ -16,7 +16,7 @@ use crate::format::recursive::place::{META, TRANSCRIPT};
 use crate::format::recursive::{Meta, Status};
 use crate::io::{Reader, StdDir};
 
-use super::lines::Lines;
+use super::lines::{LINE_BYTES_MAX, Lines};
 use super::scan::{Subject, What, scan_line};
 
 /// A session in a directory.
@@ -44,9 +44,6 @@ pub struct Listing {
     /// What looks like a session and cannot be read.
     pub unreadable: Vec<(PathBuf, Error)>,
 }
-
-/// The longest line that is looked at.
-const LINE_BYTES_MAX: usize = 256 << 20;
 
 /// MyCodeAgent's transcripts in a directory: files called `transcript-*.jsonl` with an event.
 /// Newest first by the time of the last whole line, as text, then by file name.

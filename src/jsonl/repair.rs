@@ -11,11 +11,9 @@ use crate::format::syntax::{Walk, Walker};
 use crate::format::{Damage, Format, Plain};
 use crate::io::{File, Reader, read_exact_at, write_all_at};
 
+use super::lines::LINE_BYTES_MAX;
 use super::report::{FileReport, Outcome, Tally};
 use super::scan::{Span, What, recognise, scan};
-
-/// The longest line that [`repair`] takes.
-const LINE_BYTES_MAX: usize = 256 << 20;
 
 /// What [`repair`] gives: records, and the spans that are none.
 #[derive(Debug)]

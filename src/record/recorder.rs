@@ -74,7 +74,11 @@ const LOOK_BACK: usize = 64;
 /// `NewerFormat`; those of [`Session::read`].
 pub fn refuse_newer_schema(session: &Session) -> Result<()> {
     let format = session.attributes()?.and_then(|attributes| attributes.format);
-    let Some(format) = format.as_deref().and_then(crate::format::by_name) else { return Ok(()) };
+    let format = format.as_deref().and_then(crate::format::by_name);
+    format.map_or(Ok(()), |format| refuse_newer(session, format))
+}
+
+fn refuse_newer(session: &Session, format: &dyn Format) -> Result<()> {
     for entry in session.read(..)?.rev().take(LOOK_BACK) {
         let entry = entry?;
         let Ok(record) = format.classify(entry.bytes()) else { continue };
@@ -115,7 +119,9 @@ impl Recorder {
             return Err(Error::new(ErrorKind::Refused, message)
                 .with_hint("record into a session of its own, or convert it with an export"));
         }
-        refuse_newer_schema(&session)?;
+        if format.is_some() {
+            refuse_newer(&session, &Transcript)?;
+        }
         // An event never goes on with somebody else's line.
         let ends_open = session.ends_open()?;
         let shared = Shared {

@@ -12,6 +12,7 @@ use regex::Regex;
 
 use crate::event::Json;
 use crate::format::json_text;
+use crate::format::skip::string_end;
 use crate::format::syntax::Walker;
 use crate::format::write::quoted;
 
@@ -98,7 +99,7 @@ fn mask_strings(json: &str, out: &mut String) {
     let mut rest = json;
     while let Some(start) = rest.find('"') {
         let (before, string) = rest.split_at(start);
-        let end = string_end(string);
+        let end = string_end(string.as_bytes(), 0);
         let (string, after) = string.split_at(end);
         out.push_str(before);
         let text = json_text(string).unwrap_or_default();
@@ -116,20 +117,6 @@ fn mask_strings(json: &str, out: &mut String) {
         rest = after;
     }
     out.push_str(rest);
-}
-
-/// Where the string ends that `text` begins with.
-fn string_end(text: &str) -> usize {
-    let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate().skip(1) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return at + 1,
-            _ => {}
-        }
-    }
-    text.len()
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ pub struct ActiveCheckpoint {
 impl ActiveCheckpoint {
     /// What a checkpoint's payload says; a number that is none counts as not given.
     fn of(payload: &Json, history: usize) -> ActiveCheckpoint {
-        let text = |key: &str| payload.get(key).map(|value| value.id()).unwrap_or_default();
+        let text = |key: &str| payload.id_of(key).into_owned();
         let number = |key: &str| payload.get(key).and_then(|value| whole(&value));
         let created_at = text("created_at");
         let now = || utc(Timestamp::now());

@@ -93,9 +93,8 @@ fn arguments(arguments: &Json) -> String {
 /// Arguments as an object, also where they are the text that a model sent; text that is no object is
 /// kept under a key of its own.
 fn input(arguments: &Json) -> Value {
-    let text = arguments.text();
-    let text = text.as_deref().unwrap_or(arguments.as_str());
-    let object = serde_json::from_str(text).ok().filter(Value::is_object);
+    let text = self::arguments(arguments);
+    let object = serde_json::from_str(&text).ok().filter(Value::is_object);
     object.unwrap_or_else(|| match text.trim() {
         "" | "null" => json!({}),
         text => json!({"arguments": text}),
