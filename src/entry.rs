@@ -124,6 +124,7 @@ impl Flags {
     pub(crate) const RUN_START: Flags = Flags(2);
     pub(crate) const REPLACES_TAIL: Flags = Flags(4);
     pub(crate) const IMPORTED: Flags = Flags(8);
+    pub(crate) const RECORD: Flags = Flags(16);
 
     pub(crate) fn has(self, other: Flags) -> bool {
         self.0 & other.0 != 0
@@ -152,6 +153,8 @@ pub struct Entry<'a> {
     pub(crate) replaces_tail: bool,
     /// It is a line of a file, read as its format says.
     pub(crate) imported: bool,
+    /// Its format has found it to be one of its records.
+    pub(crate) is_record: bool,
     pub(crate) detail: u8,
     pub(crate) run: Option<Cow<'a, str>>,
     pub(crate) bytes: Cow<'a, [u8]>,
@@ -166,6 +169,7 @@ impl<'a> Entry<'a> {
             user_turn: false,
             replaces_tail: false,
             imported: false,
+            is_record: false,
             detail: 0,
             run: None,
             bytes: bytes.into(),
@@ -204,6 +208,17 @@ impl<'a> Entry<'a> {
     pub fn detail(mut self, code: u8) -> Entry<'a> {
         self.detail = code;
         self
+    }
+
+    pub(crate) fn flags(&self) -> Flags {
+        let flags = [
+            (self.user_turn, Flags::USER_TURN),
+            (self.replaces_tail, Flags::REPLACES_TAIL),
+            (self.imported, Flags::IMPORTED),
+            (self.is_record, Flags::RECORD),
+        ];
+        let set = flags.into_iter().filter(|(set, _)| *set);
+        set.fold(Flags::default(), |all, (_, flag)| all.with(flag))
     }
 
     /// What the entry is.
@@ -279,6 +294,12 @@ impl StoredEntry {
     /// Whether an import has read it from a file.
     pub(crate) fn is_imported(&self) -> bool {
         self.flags.has(Flags::IMPORTED)
+    }
+
+    /// Whether its format found it to be a record when it was appended. Logs of earlier builds do not
+    /// say so of any.
+    pub(crate) fn is_record(&self) -> bool {
+        self.flags.has(Flags::RECORD)
     }
 
     /// The code that the layer above gave it.

@@ -71,6 +71,7 @@ pub mod jsonl;
 mod log;
 pub mod memory;
 mod memtable;
+mod parallel;
 pub mod record;
 pub mod resume;
 pub mod search;

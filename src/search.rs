@@ -4,17 +4,15 @@
 //! The sessions are cut into pieces that are scanned in parallel. A line is decoded only where its
 //! raw bytes may hold a match.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use parking_lot::Mutex;
 use regex::bytes::{Regex as BytesRegex, RegexBuilder as BytesRegexBuilder};
 use regex::{Regex, RegexBuilder};
 
 use crate::entry::{Kind, Seq, StoredEntry};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Event;
+use crate::event::{Call, Event, Text};
 use crate::format::{self, Format};
 use crate::log::{SessionInfo, Snapshot};
+use crate::parallel;
 
 /// What to look for.
 #[derive(Clone, Debug)]
@@ -37,13 +35,13 @@ pub struct Match {
     /// The event.
     pub seq: Seq,
     /// Who speaks; empty where nobody does.
-    pub role: String,
+    pub role: Text,
     /// The kind of event.
     pub kind: Kind,
     /// When, as it was written.
-    pub time: String,
+    pub time: Text,
     /// The whole text that was found in.
-    pub text: String,
+    pub text: Text,
 }
 
 /// What was found.
@@ -134,22 +132,22 @@ impl Query {
         let event = Event::from_entry(format, entry)?;
         let (role, texts, tools) = match event.kind {
             Kind::Message => {
-                let calls = event.calls();
-                let names =
-                    calls.iter().map(|call| call.name.clone()).chain([event.meta("tool_name")]);
-                let arguments =
-                    calls.iter().map(|call| format!("{} {}", call.name, call.arguments));
-                let texts = std::iter::once(event.text()).chain(arguments).collect::<Vec<_>>();
-                (event.role(), texts, names.collect::<Vec<_>>())
+                let said = event.said();
+                let (calls, tool) = (said.calls(), said.metadata.id_of("tool_name"));
+                let mut texts = vec![said.text()];
+                let arguments = |call: &Call| format!("{} {}", call.name, call.arguments).into();
+                texts.extend(calls.iter().map(arguments));
+                let tools = calls.into_iter().map(|call| call.name).chain([tool]);
+                (said.by.clone(), texts, tools.collect::<Vec<_>>())
             }
             Kind::ToolLifecycle => {
                 let tool = event.field("tool_name");
-                (String::new(), vec![format!("{tool} {}", event.payload)], vec![tool])
+                (Text::default(), vec![format!("{tool} {}", event.payload).into()], vec![tool])
             }
             _ => return None,
         };
-        if self.role.as_ref().is_some_and(|wanted| *wanted != role)
-            || self.tool.as_ref().is_some_and(|wanted| !tools.contains(wanted))
+        if self.role.as_ref().is_some_and(|wanted| role != *wanted)
+            || self.tool.as_ref().is_some_and(|wanted| !tools.iter().any(|tool| tool == wanted))
         {
             return None;
         }
@@ -222,29 +220,13 @@ pub fn search(snapshot: &Snapshot, sessions: &[SessionInfo], query: &Query) -> R
             to = from;
         }
     }
-    let next = AtomicUsize::new(0);
-    let results: Mutex<Vec<(usize, Result<Scanned>)>> = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(pieces.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(piece) = pieces.get(index) else { break };
-                    let found = scan(snapshot, piece, query);
-                    results.lock().push((index, found));
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner();
-    results.sort_by_key(|(index, _)| *index);
+    let results = parallel::map(&pieces, |piece| scan(snapshot, piece, query));
     let mut found = Found::default();
     let mut last = None;
-    for (index, result) in results {
+    for (piece, result) in pieces.iter().zip(results) {
         let (count, matches) = result?;
         found.total += count;
-        let session = pieces.get(index).map(|piece| piece.session.id.as_str());
+        let session = Some(&piece.session.id);
         if count > 0 && last != session {
             found.sessions += 1;
             last = session;

@@ -281,7 +281,7 @@ fn the_helpers_write_what_a_transcript_and_a_trace_need() {
     let events = events(&log, "s");
     let states: Vec<_> =
         events.iter().map(|e| (e.field("from_state"), e.field("to_state"))).collect();
-    assert_eq!(states[1], ("a".to_owned(), "b".to_owned()));
+    assert_eq!(states[1], ("a".into(), "b".into()));
     assert_eq!((events[2].kind, &*events[2].field("checkpoint_id")), (Kind::Checkpoint, "k1"));
     assert_eq!(events[2].run, "run-1");
 }

@@ -15,7 +15,7 @@
 
 use std::path::Path;
 
-use eventlog::event::{Event, Json};
+use eventlog::event::{Event, Json, Text};
 use eventlog::format::{Role, Transcript};
 use eventlog::jsonl::{self, ImportOptions};
 use eventlog::memory::{Item, SessionMemory};
@@ -36,7 +36,7 @@ fn encoded(value: &Json) -> Value {
     let raw = value.as_str();
     match raw.as_bytes()[0] {
         b'[' => Value::Array(value.elements().iter().map(encoded).collect()),
-        b'"' => Value::String(value.text().unwrap().into_owned()),
+        b'"' => Value::String(value.text().unwrap().to_string()),
         b't' | b'f' | b'n' => serde_json::from_str(raw).unwrap(),
         b'N' => json!({"$float": "nan"}),
         b'I' => json!({"$float": "inf"}),
@@ -129,7 +129,7 @@ fn optional(value: &Option<Json>) -> Value {
 
 /// Each part of the state in the encoding of the golden data.
 fn parts(state: &State) -> Vec<(&'static str, Value)> {
-    let results = |pairs: &[(String, Json)]| {
+    let results = |pairs: &[(Text, Json)]| {
         Value::Object(pairs.iter().map(|(k, v)| (escaped(k), encoded(v))).collect())
     };
     let pending = |call: &resume::PendingCall| {

@@ -194,5 +194,5 @@ fn print(resumed: &Resumed, output: &mut Output) -> Result<(), Failure> {
 }
 
 fn text(value: &Json) -> Option<String> {
-    value.text().map(|text| text.into_owned())
+    value.text().map(|text| text.to_string())
 }

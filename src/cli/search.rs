@@ -113,7 +113,7 @@ impl Search {
                 context,
             });
         }
-        let (seq, role) = (found.seq.to_string(), found.role.as_str());
+        let (seq, role) = (found.seq.to_string(), &*found.role);
         let (before, after): (Vec<_>, Vec<_>) =
             context.into_iter().partition(|near| near.seq < found.seq);
         for near in before {

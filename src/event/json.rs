@@ -10,7 +10,11 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use crate::format::{Notes, json_elements, json_member, json_members, json_text};
+use super::Text;
+use crate::format::{
+    Notes, json_each_member, json_each_member_and, json_elements, json_member, json_members,
+    json_scalar_text, json_text,
+};
 
 /// A JSON value as text.
 ///
@@ -21,10 +25,14 @@ use crate::format::{Notes, json_elements, json_member, json_members, json_text};
 /// assert_eq!(value.get("a").unwrap().as_str(), "1.0");
 /// assert_eq!(value.get("b").unwrap().get("c").unwrap().text().unwrap(), "x");
 /// ```
+///
+/// What is looked up in a value is a part of it and costs no copy.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Json(Box<str>);
+pub struct Json(Text);
 
 impl Json {
+    pub(super) const OBJECT: Json = Json(Text::literal(arcstr::literal_substr!("{}")));
+
     /// The value in `text`, `None` where that is not one value.
     pub fn parse(text: &str) -> Option<Json> {
         let text = text.trim_ascii();
@@ -35,7 +43,7 @@ impl Json {
     }
 
     /// A value that is known to be one.
-    pub(crate) fn raw(text: impl Into<Box<str>>) -> Json {
+    pub(crate) fn raw(text: impl Into<Text>) -> Json {
         Json(text.into())
     }
 
@@ -46,7 +54,7 @@ impl Json {
 
     /// The empty object.
     pub fn object() -> Json {
-        Json("{}".into())
+        Json::OBJECT
     }
 
     /// The JSON text.
@@ -72,41 +80,95 @@ impl Json {
 
     /// The members of an object, in order; where a key stands twice, the last value in the place of
     /// the first. Nothing of anything else.
-    pub fn members(&self) -> Vec<(String, Json)> {
-        let mut members: Vec<(String, Json)> = Vec::new();
+    pub fn members(&self) -> Vec<(Text, Json)> {
+        let mut members: Vec<(Text, Json)> = Vec::new();
         for (key, raw) in json_members(&self.0) {
-            let value = Json::raw(raw);
+            let value = self.part(raw);
             match members.iter_mut().find(|(known, _)| *known == *key) {
                 Some((_, known)) => *known = value,
-                None => members.push((key.into_owned(), value)),
+                None => members.push((self.0.cow(key), value)),
             }
         }
         members
     }
 
+    /// The values of several members of an object, as they stand there.
+    pub(crate) fn find<const N: usize>(&self, keys: [&str; N]) -> [Option<&str>; N] {
+        let mut found = [const { None }; N];
+        json_each_member(&self.0, |key, raw| put(&mut found, &keys, key, raw));
+        found
+    }
+
     /// The value of a member of an object.
     pub fn get(&self, key: &str) -> Option<Json> {
-        json_member(&self.0, key).map(Json::raw)
+        json_member(&self.0, key).map(|raw| self.part(raw))
+    }
+
+    /// A value that stands in this one.
+    pub(super) fn part(&self, raw: &str) -> Json {
+        Json(self.0.part(raw))
     }
 
     /// The text of a member; empty where there is none.
-    pub(crate) fn id_of(&self, key: &str) -> Cow<'_, str> {
-        json_member(&self.0, key).map(id).unwrap_or_default()
+    pub(crate) fn id_of(&self, key: &str) -> Text {
+        json_member(&self.0, key).map(|raw| self.0.cow(id(raw))).unwrap_or_default()
+    }
+
+    /// [`Json::find`], and in the same pass `inner_keys` of the object that is the member `inner`.
+    /// Where that stands twice, they are of the last.
+    pub(super) fn find_and<const N: usize, const M: usize>(
+        &self,
+        keys: [&str; N],
+        inner: &str,
+        inner_keys: [&str; M],
+    ) -> ([Option<&str>; N], [Option<&str>; M]) {
+        let (mut found, mut found_inner) = ([const { None }; N], [const { None }; M]);
+        let mut times = 0;
+        json_each_member_and(
+            &self.0,
+            inner,
+            |key, raw| {
+                times += usize::from(key == inner);
+                put(&mut found, &keys, key, raw);
+            },
+            |key, raw| put(&mut found_inner, &inner_keys, key, raw),
+        );
+        if times > 1 {
+            found_inner = [const { None }; M];
+            let last = json_member(&self.0, inner).unwrap_or_default();
+            json_each_member(last, |key, raw| put(&mut found_inner, &inner_keys, key, raw));
+        }
+        (found, found_inner)
+    }
+
+    /// See [`Json::id`], of a value that stands in this one.
+    pub(super) fn id_in(&self, raw: &str) -> Text {
+        self.0.cow(id(raw))
+    }
+
+    /// [`Json::id_of`] for several members at once.
+    pub(crate) fn ids_of<const N: usize>(&self, keys: [&str; N]) -> [Text; N] {
+        self.find(keys).map(|raw| raw.map(|raw| self.id_in(raw)).unwrap_or_default())
     }
 
     /// The elements of an array.
     pub fn elements(&self) -> Vec<Json> {
-        json_elements(&self.0).into_iter().map(Json::raw).collect()
+        json_elements(&self.0).into_iter().map(|raw| self.part(raw)).collect()
     }
 
     /// The text of a string; each lone surrogate becomes U+FFFD.
-    pub fn text(&self) -> Option<Cow<'_, str>> {
-        if self.0.starts_with('"') { json_text(&self.0) } else { None }
+    pub fn text(&self) -> Option<Text> {
+        if self.0.starts_with('"') { json_text(&self.0).map(|text| self.0.cow(text)) } else { None }
     }
 
     /// The text of a string or a number, nothing for anything that counts as empty.
-    pub(crate) fn id(&self) -> String {
-        id(&self.0).into_owned()
+    pub(crate) fn id(&self) -> Text {
+        self.0.cow(id(&self.0))
+    }
+
+    /// A scalar in this value as the text that MyCodeAgent makes of it.
+    pub(super) fn scalar_text(&self, raw: &str) -> Text {
+        json_scalar_text(raw).map(|text| self.0.cow(text)).unwrap_or_default()
     }
 
     /// An object with a member set: in its place if it is there, else at the end.
@@ -117,14 +179,14 @@ impl Json {
             return Json(format!("{}{comma}{key}: {value}}}", rest.trim_ascii_end()).into());
         }
         let mut members = self.members();
-        match members.iter_mut().find(|(known, _)| known == key) {
+        match members.iter_mut().find(|(known, _)| *known == key) {
             Some((_, known)) => *known = value.clone(),
-            None => members.push((key.to_owned(), value.clone())),
+            None => members.push((key.into(), value.clone())),
         }
         Json::from_members(&members)
     }
 
-    pub(crate) fn from_members(members: &[(String, Json)]) -> Json {
+    pub(crate) fn from_members(members: &[(Text, Json)]) -> Json {
         let mut object = crate::format::write::Object::new(crate::format::write::Spacing::Spaced);
         for (key, value) in members {
             object = object.raw(key, value.as_str());
@@ -140,8 +202,15 @@ impl Json {
     }
 }
 
+fn put<'l>(found: &mut [Option<&'l str>], keys: &[&str], key: &str, raw: &'l str) {
+    let at = keys.iter().position(|wanted| *wanted == key);
+    if let Some(slot) = at.and_then(|at| found.get_mut(at)) {
+        *slot = Some(raw);
+    }
+}
+
 /// See [`Json::id`].
-pub(crate) fn id(raw: &str) -> Cow<'_, str> {
+pub(super) fn id(raw: &str) -> Cow<'_, str> {
     match raw {
         "null" | "false" | "0" | "0.0" | "\"\"" => Cow::Borrowed(""),
         raw if raw.starts_with('"') => json_text(raw).unwrap_or_default(),

@@ -5,13 +5,17 @@
 
 mod json;
 mod new;
+mod text;
+
+use std::borrow::Cow;
 
 use crate::entry::{Kind, Seq, StoredEntry};
-use crate::format::{Content, Format, Role, json_member, json_text};
+use crate::format::{Content, Format, Role, Transcript};
 
 pub use json::Json;
 pub(crate) use new::utc;
 pub use new::{NewEvent, ToolStatus};
+pub use text::Text;
 
 /// An event of a session.
 #[derive(Clone, Debug)]
@@ -22,17 +26,74 @@ pub struct Event {
     /// What it is.
     pub kind: Kind,
     /// Its id in its format; empty where it has none.
-    pub id: String,
+    pub id: Text,
     /// The id of the event that it continues.
-    pub parent: Option<String>,
+    pub parent: Option<Text>,
     /// When it was made, as it was written.
-    pub time: String,
+    pub time: Text,
     /// The run that it belongs to.
-    pub run: String,
+    pub run: Text,
     /// The step of the agent loop.
     pub step: i64,
     /// What it says: an object.
     pub payload: Json,
+    /// A look into the payload.
+    detail: Detail,
+}
+
+/// What is often asked of a payload, by the kind of event.
+#[derive(Clone, Debug)]
+enum Detail {
+    Message(Said),
+    Tool(ToolFact),
+    Other,
+}
+
+impl Detail {
+    fn of(kind: Kind, payload: &Json) -> Detail {
+        Detail::found(kind, payload, payload.find(LOOKED_INTO))
+    }
+
+    /// What was found at [`LOOKED_INTO`] in the payload.
+    fn found(kind: Kind, payload: &Json, found: [Option<&str>; 6]) -> Detail {
+        const ASSISTANT: Text = Text::literal(arcstr::literal_substr!("assistant"));
+        let [role, content, metadata, call_id, status, tool] = found;
+        match kind {
+            Kind::Message => {
+                let part = |raw: Option<&str>| raw.map(|raw| payload.part(raw));
+                let role = part(role);
+                Detail::Message(Said {
+                    by: role.as_ref().map_or(ASSISTANT, Json::id),
+                    role,
+                    content: part(content),
+                    metadata: part(metadata).filter(Json::is_object).unwrap_or_else(Json::object),
+                })
+            }
+            Kind::ToolLifecycle => {
+                let text =
+                    |raw: Option<&str>| raw.map(|raw| payload.id_in(raw)).unwrap_or_default();
+                let (call_id, status, tool) = (text(call_id), text(status), text(tool));
+                Detail::Tool(ToolFact { call_id, status, tool })
+            }
+            _ => Detail::Other,
+        }
+    }
+}
+
+/// The members of payloads that are looked into.
+const LOOKED_INTO: [&str; 6] =
+    ["role", "content", "metadata", "tool_call_id", "status", "tool_name"];
+
+/// A step in the life of a tool call; empty where a field is missing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ToolFact {
+    /// The call.
+    pub call_id: Text,
+    /// `requested`, `started`, `completed`, `failed`, or what else stands there.
+    pub status: Text,
+    /// The tool.
+    pub tool: Text,
 }
 
 /// Everything but the place in the session: the same record twice is equal.
@@ -60,11 +121,47 @@ impl std::hash::Hash for Event {
 #[non_exhaustive]
 pub struct Call {
     /// Its id; empty where it has none.
-    pub id: String,
+    pub id: Text,
     /// The tool.
-    pub name: String,
+    pub name: Text,
     /// What the tool is called with.
     pub arguments: Json,
+    /// The call as it stands there, unknown fields included.
+    pub raw: Json,
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Said {
+    /// Who speaks, as it was written.
+    pub role: Option<Json>,
+    /// Who speaks; `assistant` where the message names nobody.
+    pub by: Text,
+    /// What.
+    pub content: Option<Json>,
+    /// What is known beside it: an object.
+    pub metadata: Json,
+}
+
+impl Said {
+    /// The text.
+    pub fn text(&self) -> Text {
+        self.content.as_ref().and_then(Json::text).unwrap_or_default()
+    }
+
+    /// The calls that it makes.
+    pub fn calls(&self) -> Vec<Call> {
+        let calls = self.metadata.get("tool_calls").map(|calls| calls.elements());
+        calls.unwrap_or_default().into_iter().filter(Json::is_object).map(Call::of).collect()
+    }
+}
+
+impl Call {
+    fn of(raw: Json) -> Call {
+        let [id, name] = raw.ids_of(["id", "name"]);
+        Call { id, name, arguments: raw.get("arguments").unwrap_or_else(Json::object), raw }
+    }
 }
 
 impl Event {
@@ -79,7 +176,7 @@ impl Event {
     /// log.session("s")?.append(Entry::new(Kind::Message, &line[..]))?;
     /// let entry = log.read("s", ..)?.next().unwrap()?;
     /// let event = Event::from_entry(&Recursive, &entry).unwrap();
-    /// assert_eq!(event.text(), "hello");
+    /// assert_eq!(event.said().text(), "hello");
     /// # log.close()?;
     /// # std::fs::remove_dir_all(dir).ok();
     /// # Ok::<(), eventlog::Error>(())
@@ -88,86 +185,85 @@ impl Event {
         if matches!(entry.kind(), Kind::Damaged | Kind::Blank | Kind::Other) {
             return None;
         }
-        let line = entry.bytes();
-        let record = format.classify(line).ok()?;
-        let owned = |text: Option<std::borrow::Cow<'_, str>>| text.map(|text| text.into_owned());
-        // It is whole: that has just been found.
-        let text = std::str::from_utf8(crate::format::syntax::trim(line)).unwrap_or_default();
-        let field = |key| json_member(text, key);
-        let (payload, step) = match format.name() {
-            "transcript" => (payload(field("payload")), field("step").map_or(0, step)),
-            _ => (message_payload(format, line), entry.seq().try_into().unwrap_or(i64::MAX)),
+        let line = std::str::from_utf8(crate::format::syntax::trim(entry.bytes())).ok()?;
+        let (seq, kind) = (entry.seq(), entry.kind());
+        if format.name() != Transcript.name() {
+            let record = format.classify(entry.bytes()).ok()?;
+            let owned = |field: Option<Cow<'_, str>>| field.map(|field| field.into_owned().into());
+            let payload = message_payload(format, entry.bytes());
+            return Some(Event {
+                seq,
+                kind,
+                id: owned(record.id).unwrap_or_default(),
+                parent: owned(record.parent),
+                time: owned(record.time).unwrap_or_default(),
+                run: owned(record.run).unwrap_or_default(),
+                step: seq.try_into().unwrap_or(i64::MAX),
+                detail: Detail::of(kind, &payload),
+                payload,
+            });
+        }
+        // What was a record when it was appended still is one.
+        if !entry.is_record() && format.classify(entry.bytes()).is_err() {
+            return None;
+        }
+        let line = Json::raw(line);
+        let ([id, time, run, number, said], inner) = line.find_and(
+            ["event_id", "timestamp", "run_id", "step", "payload"],
+            "payload",
+            LOOKED_INTO,
+        );
+        let text = |raw: Option<&str>| raw.map(|raw| line.scalar_text(raw)).unwrap_or_default();
+        let (payload, detail) = match said {
+            Some(raw) if raw.starts_with('{') => {
+                (line.part(raw), Detail::found(kind, &line, inner))
+            }
+            other => {
+                let payload = other.map_or_else(Json::object, |raw| of_pairs(&line.part(raw)));
+                let detail = Detail::of(kind, &payload);
+                (payload, detail)
+            }
         };
         Some(Event {
-            seq: entry.seq(),
-            kind: entry.kind(),
-            id: owned(record.id).unwrap_or_default(),
-            parent: owned(record.parent),
-            time: owned(record.time).unwrap_or_default(),
-            run: owned(record.run).unwrap_or_default(),
-            step,
+            seq,
+            kind,
+            id: text(id),
+            parent: None,
+            time: text(time),
+            run: text(run),
+            step: number.map_or(0, step),
             payload,
+            detail,
         })
     }
 
-    /// The role of a message; `assistant` where it names none.
-    pub fn role(&self) -> String {
-        let role = json_member(self.payload.as_str(), "role");
-        role.map_or_else(|| "assistant".to_owned(), |role| json::id(role).into_owned())
+    /// What a message says; of another event nothing.
+    pub fn said(&self) -> &Said {
+        static NOTHING: Said =
+            Said { role: None, by: Text::EMPTY, content: None, metadata: Json::OBJECT };
+        if let Detail::Message(said) = &self.detail { said } else { &NOTHING }
     }
 
-    /// The text of a message.
-    pub fn text(&self) -> String {
-        let content = json_member(self.payload.as_str(), "content");
-        let content = content.filter(|content| content.starts_with('"'));
-        content.and_then(json_text).unwrap_or_default().into_owned()
-    }
-
-    /// What is known of a message beside its text.
-    pub fn metadata(&self) -> Json {
-        let metadata = self.payload.get("metadata").filter(Json::is_object);
-        metadata.unwrap_or_else(Json::object)
-    }
-
-    /// The calls that a message makes.
-    pub fn calls(&self) -> Vec<Call> {
-        let Some(calls) = json_member(self.payload.as_str(), "metadata")
-            .and_then(|metadata| json_member(metadata, "tool_calls"))
-        else {
-            return Vec::new();
-        };
-        let call = |call: Json| Call {
-            id: call.id_of("id").into_owned(),
-            name: call.id_of("name").into_owned(),
-            arguments: call.get("arguments").unwrap_or_else(Json::object),
-        };
-        Json::raw(calls).elements().into_iter().filter(Json::is_object).map(call).collect()
+    /// A step in the life of a tool call; of another event nothing.
+    pub fn tool(&self) -> &ToolFact {
+        static NOTHING: ToolFact =
+            ToolFact { call_id: Text::EMPTY, status: Text::EMPTY, tool: Text::EMPTY };
+        if let Detail::Tool(fact) = &self.detail { fact } else { &NOTHING }
     }
 
     /// A field of the payload as text, empty where there is none.
-    pub fn field(&self, key: &str) -> String {
-        self.payload.id_of(key).into_owned()
-    }
-
-    /// A field of the metadata as text, empty where there is none.
-    pub(crate) fn meta(&self, key: &str) -> String {
-        let metadata = json_member(self.payload.as_str(), "metadata");
-        let value = metadata.and_then(|metadata| json_member(metadata, key));
-        value.map(json::id).unwrap_or_default().into_owned()
+    pub fn field(&self, key: &str) -> Text {
+        self.payload.id_of(key)
     }
 }
 
-/// A payload as an object: a list of pairs becomes one.
-fn payload(raw: Option<&str>) -> Json {
-    let value = Json::raw(raw.unwrap_or("{}"));
-    if value.is_object() {
-        return value;
-    }
+/// The object that a list of pairs is.
+fn of_pairs(value: &Json) -> Json {
     let pair = |pair: Json| match pair.elements().as_slice() {
         [key, value] => Some((key.id(), value.clone())),
         _ => None,
     };
-    let members: Vec<(String, Json)> = value.elements().into_iter().filter_map(pair).collect();
+    let members: Vec<(Text, Json)> = value.elements().into_iter().filter_map(pair).collect();
     Json::from_members(&members)
 }
 

@@ -5,7 +5,7 @@
 
 use jiff::Timestamp;
 
-use super::{Event, Json};
+use super::{Detail, Event, Json, Text};
 use crate::entry::{Entry, Kind, Seq};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::write::{Object, Spacing, respaced};
@@ -66,15 +66,17 @@ pub struct NewEvent {
 impl NewEvent {
     /// An event of any kind with a payload of the caller's making.
     pub fn new(kind: Kind, payload: Json) -> NewEvent {
+        let payload = Json::raw(respaced(payload.as_str(), Spacing::Spaced));
         let event = Event {
             seq: 0,
             kind,
-            id: new_id("evt"),
+            id: new_id("evt").into(),
             parent: None,
-            time: utc(Timestamp::now()),
-            run: String::new(),
+            time: utc(Timestamp::now()).into(),
+            run: Text::default(),
             step: 0,
-            payload: Json::raw(respaced(payload.as_str(), Spacing::Spaced)),
+            detail: Detail::of(kind, &payload),
+            payload,
         };
         NewEvent { event }
     }
@@ -142,7 +144,7 @@ impl NewEvent {
         let mut event = NewEvent::new(Kind::Checkpoint, payload.clone());
         let missing = |key, payload: &Json| payload.get(key).is_none_or(|value| value.is_null());
         for (key, value) in
-            [("checkpoint_id", new_id("ckpt")), ("created_at", event.event.time.clone())]
+            [("checkpoint_id", new_id("ckpt").into()), ("created_at", event.event.time.clone())]
         {
             if missing(key, &event.event.payload) {
                 event.event.payload = event.event.payload.with(key, &Json::string(&value));
@@ -160,7 +162,7 @@ impl NewEvent {
 
     /// Sets the run: one turn of the user, `run-1`, `run-2`.
     pub fn run(mut self, run: &str) -> NewEvent {
-        run.clone_into(&mut self.event.run);
+        self.event.run = run.into();
         self
     }
 

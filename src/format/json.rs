@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr2;
 use serde::de::{Deserialize, Deserializer, Visitor};
 
 use super::syntax::{Notes, Walk, Walker, trim};
@@ -45,6 +46,33 @@ pub(super) fn members(raw: &str) -> Vec<(Cow<'_, str>, &str)> {
     members
 }
 
+/// Calls `each` with the key and the raw value of each member, in order.
+pub(super) fn each_member<'l>(raw: &'l str, mut each: impl FnMut(&str, &'l str)) {
+    skip::members(raw, |key, value| match key.contains('\\') {
+        true => each(&decoded(key), value),
+        false => each(key, value),
+    });
+}
+
+/// [`each_member`], and in the same pass those of the object that is the member `inner`.
+pub(super) fn each_member_and<'l>(
+    raw: &'l str,
+    inner: &str,
+    mut each: impl FnMut(&str, &'l str),
+    mut each_inner: impl FnMut(&str, &'l str),
+) {
+    let plain = |key: &'l str| match key.contains('\\') {
+        true => decoded(key),
+        false => Cow::Borrowed(key),
+    };
+    skip::members_and(
+        raw,
+        inner,
+        |key, value| each(&plain(key), value),
+        |key, value| each_inner(&plain(key), value),
+    );
+}
+
 /// The raw value of a member of an object; where the key stands twice, the last one.
 pub(super) fn member<'l>(raw: &'l str, wanted: &str) -> Option<&'l str> {
     let mut found = None;
@@ -66,11 +94,40 @@ fn decoded(key: &str) -> Cow<'_, str> {
 
 /// A string's text; each lone surrogate becomes U+FFFD.
 pub(super) fn string(raw: &str) -> Option<Cow<'_, str>> {
+    let inner = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    if let Some(plain) = inner.filter(|inner| memchr2(b'\\', b'"', inner.as_bytes()).is_none()) {
+        return Some(Cow::Borrowed(plain));
+    }
+    if let Some(text) = inner.and_then(with_plain_escapes) {
+        return Some(Cow::Owned(text));
+    }
     if let Ok(Text(text)) = serde_json::from_str(raw) {
         return Some(text);
     }
     let Bytes(bytes) = serde_json::from_str(raw).ok()?;
     Some(Cow::Owned(without_surrogates(&bytes)))
+}
+
+/// The text between the quotes of a string, where no escape in it is a number.
+fn with_plain_escapes(inner: &str) -> Option<String> {
+    let mut text = String::with_capacity(inner.len());
+    let mut rest = inner;
+    while let Some(at) = memchr2(b'\\', b'"', rest.as_bytes()) {
+        text.push_str(rest.get(..at)?);
+        let mut escape = rest.get(at..)?.strip_prefix('\\')?.chars();
+        text.push(match escape.next()? {
+            plain @ ('"' | '\\' | '/') => plain,
+            'n' => '\n',
+            't' => '\t',
+            'r' => '\r',
+            'b' => '\u{8}',
+            'f' => '\u{c}',
+            _ => return None,
+        });
+        rest = escape.as_str();
+    }
+    text.push_str(rest);
+    Some(text)
 }
 
 /// Text from bytes in which surrogates are encoded one by one, each replaced by U+FFFD.
@@ -188,7 +245,4 @@ mod tests {
             assert_eq!(fields(bad.as_bytes(), [&["a"]]).unwrap_err(), Damage::BadJson, "{bad}");
         }
     }
-
-    #[test]
-    fn the_elements_of_an_array_are_raw_text() {}
 }

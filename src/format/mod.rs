@@ -139,6 +139,7 @@ impl<'l> Record<'l> {
     /// ```
     pub fn into_entry(self, line: &'l [u8]) -> Entry<'l> {
         let entry = Entry::new(self.kind, line).user_turn(self.user_turn);
+        let entry = Entry { is_record: true, ..entry };
         match self.run {
             Some(run) if run.len() <= RUN_BYTES_MAX => entry.run(run),
             _ => entry,
@@ -155,6 +156,26 @@ pub(crate) fn raw_field<'l>(line: &'l [u8], key: &str) -> Option<&'l str> {
 /// The members of an object, in order, as they stand there; nothing of anything else.
 pub(crate) fn json_members(raw: &str) -> Vec<(Cow<'_, str>, &str)> {
     json::members(raw)
+}
+
+/// Calls `each` with the members of an object, in order, as they stand there.
+pub(crate) fn json_each_member<'l>(raw: &'l str, each: impl FnMut(&str, &'l str)) {
+    json::each_member(raw, each);
+}
+
+/// [`json_each_member`], and in the same pass those of the object that is the member `inner`.
+pub(crate) fn json_each_member_and<'l>(
+    raw: &'l str,
+    inner: &str,
+    each: impl FnMut(&str, &'l str),
+    each_inner: impl FnMut(&str, &'l str),
+) {
+    json::each_member_and(raw, inner, each, each_inner);
+}
+
+/// A scalar as the text that MyCodeAgent makes of it.
+pub(crate) fn json_scalar_text(raw: &str) -> Option<Cow<'_, str>> {
+    json::scalar_text(raw)
 }
 
 /// The value of a member of an object, as it stands there.

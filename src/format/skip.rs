@@ -6,30 +6,61 @@ use memchr::memchr2;
 /// Calls `each` with the key, as it stands between its quotes, and the value of each member of an
 /// object, in order.
 pub(super) fn members<'l>(raw: &'l str, mut each: impl FnMut(&'l str, &'l str)) {
+    object(raw, 0, &mut |key, start| {
+        let end = value_end(raw.as_bytes(), start);
+        each(key, raw.get(start..end).unwrap_or_default());
+        end
+    });
+}
+
+/// [`members`], and in the same pass those of the object that is the member `inner`.
+pub(super) fn members_and<'l>(
+    raw: &'l str,
+    inner: &str,
+    mut each: impl FnMut(&'l str, &'l str),
+    mut each_inner: impl FnMut(&'l str, &'l str),
+) {
     let bytes = raw.as_bytes();
-    let mut at = space_end(bytes, 0);
+    let mut inside = |key: &'l str, start: usize| {
+        let end = value_end(bytes, start);
+        each_inner(key, raw.get(start..end).unwrap_or_default());
+        end
+    };
+    object(raw, 0, &mut |key, start| {
+        let end = match key == inner && bytes.get(start) == Some(&b'{') {
+            true => object(raw, start, &mut inside),
+            false => value_end(bytes, start),
+        };
+        each(key, raw.get(start..end).unwrap_or_default());
+        end
+    });
+}
+
+/// Walks over the object that begins behind white space at `at`: `value` is called with each key and
+/// where its value begins, and says where that ends. Returns where the object ends, or where it is
+/// not whole.
+fn object<'l>(raw: &'l str, at: usize, value: &mut impl FnMut(&'l str, usize) -> usize) -> usize {
+    let bytes = raw.as_bytes();
+    let mut at = space_end(bytes, at);
     if bytes.get(at) != Some(&b'{') {
-        return;
+        return at;
     }
     at = space_end(bytes, at + 1);
     while bytes.get(at) == Some(&b'"') {
         let key_end = string_end(bytes, at);
         let colon = space_end(bytes, key_end);
+        let Some(key) = raw.get(at + 1..key_end - 1) else { return at };
         if bytes.get(colon) != Some(&b':') {
-            return;
+            return colon;
         }
-        let start = space_end(bytes, colon + 1);
-        let end = value_end(bytes, start);
-        let (Some(key), Some(value)) = (raw.get(at + 1..key_end - 1), raw.get(start..end)) else {
-            return;
-        };
-        each(key, value);
+        let end = value(key, space_end(bytes, colon + 1));
         at = space_end(bytes, end);
         if bytes.get(at) != Some(&b',') {
-            return;
+            break;
         }
         at = space_end(bytes, at + 1);
     }
+    at + usize::from(bytes.get(at) == Some(&b'}'))
 }
 
 /// The elements of an array, in order.
@@ -59,9 +90,21 @@ fn space_end(bytes: &[u8], at: usize) -> usize {
     at + space
 }
 
+const SHORT_BYTES: usize = 16;
+
 /// Behind the string that begins at `at`.
 pub(crate) fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
+    // Most are short, and soon looked through.
+    let near = at + SHORT_BYTES;
+    while at < near {
+        match bytes.get(at) {
+            Some(b'"') => return at + 1,
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+            None => return bytes.len(),
+        }
+    }
     loop {
         let rest = bytes.get(at..).unwrap_or_default();
         match memchr2(b'"', b'\\', rest) {

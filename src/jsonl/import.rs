@@ -602,6 +602,7 @@ fn owned(entry: Entry<'_>) -> Entry<'static> {
         user_turn: entry.user_turn,
         replaces_tail: entry.replaces_tail,
         imported: true,
+        is_record: entry.is_record,
         detail: entry.detail,
         run: entry.run.map(|run| run.into_owned().into()),
         bytes: entry.bytes.into_owned().into(),

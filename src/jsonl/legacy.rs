@@ -100,7 +100,7 @@ impl Document {
     }
 
     fn field(&self, key: &str) -> Option<String> {
-        Some(self.root.id_of(key).into_owned()).filter(|text| !text.is_empty())
+        Some(self.root.id_of(key).to_string()).filter(|text| !text.is_empty())
     }
 }
 
@@ -170,7 +170,7 @@ impl Maker {
                 .text("timestamp", &self.time.to_string());
             // What else it has is kept, but for the mark that the program does not store.
             for (key, value) in message.members() {
-                if !ONE_FILE_KEYS.contains(&key.as_str()) {
+                if !ONE_FILE_KEYS.contains(&&*key) {
                     line = line.raw(&key, value.as_str());
                 }
             }
@@ -255,7 +255,7 @@ fn left_out_finding(count: u64) -> Vec<Finding> {
 /// A value as text: that of a string, nothing for null, JSON for anything else.
 fn as_text(value: &Json) -> String {
     match value.text() {
-        Some(text) => text.into_owned(),
+        Some(text) => text.to_string(),
         None if value.is_null() => String::new(),
         None => value.as_str().to_owned(),
     }

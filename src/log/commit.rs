@@ -156,16 +156,7 @@ impl Shared {
             open.changes.push(Change::Describe { session, attributes: attributes.clone() });
         }
         for entry in addition.entries {
-            let mut flags = Flags::default();
-            if entry.user_turn {
-                flags = flags.with(Flags::USER_TURN);
-            }
-            if entry.imported {
-                flags = flags.with(Flags::IMPORTED);
-            }
-            if entry.replaces_tail {
-                flags = flags.with(Flags::REPLACES_TAIL);
-            }
+            let mut flags = entry.flags();
             if let Some(run) = entry.run.as_deref()
                 && progress.run.as_deref() != Some(run)
             {

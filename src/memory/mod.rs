@@ -12,16 +12,16 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::entry::Kind;
-use crate::event::Event;
+use crate::event::{Event, Text, ToolFact};
 
 /// Where an item comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Source {
     /// The first event.
-    pub start_event_id: String,
+    pub start_event_id: Text,
     /// The last event.
-    pub end_event_id: String,
+    pub end_event_id: Text,
     /// The step of the first event.
     pub start_step: i64,
     /// The step of the last event.
@@ -89,10 +89,10 @@ impl Group {
 /// What is known of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct CallState {
-    call_id: String,
-    tool: String,
-    requested: Option<(String, i64)>,
-    started: Option<(String, i64)>,
+    call_id: Text,
+    tool: Text,
+    requested: Option<(Text, i64)>,
+    started: Option<(Text, i64)>,
     ended: bool,
 }
 
@@ -209,28 +209,29 @@ impl SessionMemory {
     }
 
     fn message(&mut self, event: &Event, here: Source) {
-        let of = |key| event.meta(key);
-        let text = event.text();
-        match event.role().as_str() {
+        let said = event.said();
+        let of = |key| said.metadata.id_of(key);
+        match &*said.by {
             "user" if of("source") != "completion_gate" => {
+                let text = said.text();
                 let trimmed = crate::format::syntax::trim(text.as_bytes());
                 let text = String::from_utf8_lossy(trimmed).into_owned();
                 self.goal = Some(item(ItemKind::Goal, text, here));
             }
-            "assistant"
-                if matches!(of("action_type").as_str(), "final" | "final_unverified")
-                    && !crate::format::syntax::trim(text.as_bytes()).is_empty() =>
-            {
-                let beginning: String = text.chars().take(FINAL_CHARS).collect();
-                let text = format!("Answered: {beginning}");
-                self.completed.push(item(ItemKind::Final, text, here), self.limit);
+            "assistant" if matches!(&*of("action_type"), "final" | "final_unverified") => {
+                let text = said.text();
+                if !crate::format::syntax::trim(text.as_bytes()).is_empty() {
+                    let beginning: String = text.chars().take(FINAL_CHARS).collect();
+                    let text = format!("Answered: {beginning}");
+                    self.completed.push(item(ItemKind::Final, text, here), self.limit);
+                }
             }
             _ => {}
         }
     }
 
     fn transition(&mut self, event: &Event, here: Source) {
-        match event.field("reason").as_str() {
+        match &*event.field("reason") {
             "context_compacted" => {
                 let details = event.payload.get("details");
                 let id = details.and_then(|details| details.get("checkpoint_id"));
@@ -251,10 +252,9 @@ impl SessionMemory {
     }
 
     fn lifecycle(&mut self, event: &Event, here: Source) {
-        let (call_id, tool) = (event.field("tool_call_id"), event.field("tool_name"));
-        let status = event.field("status");
-        let name = known_tool(&tool);
-        match status.as_str() {
+        let ToolFact { call_id, status, tool } = event.tool();
+        let name = known_tool(tool);
+        match &**status {
             "completed" => {
                 let text = format!("{name} was done ({call_id})");
                 self.completed.push(item(ItemKind::ToolCompleted, text, here), self.limit);
@@ -269,9 +269,9 @@ impl SessionMemory {
             return;
         }
         let call = self.calls.entry(format!("{}\u{1f}{call_id}", event.run)).or_default();
-        (call.call_id, call.tool) = (call_id, tool);
+        (call.call_id, call.tool) = (call_id.clone(), tool.clone());
         let at = Some((event.id.clone(), event.step));
-        match status.as_str() {
+        match &**status {
             "requested" => call.requested = at,
             "started" => call.started = at,
             "completed" | "failed" => call.ended = true,
@@ -383,8 +383,8 @@ fn source(event: &Event) -> Source {
     }
 }
 
-fn known(id: String) -> String {
-    if id.is_empty() { "unknown".to_owned() } else { id }
+fn known(id: Text) -> Text {
+    if id.is_empty() { "unknown".into() } else { id }
 }
 
 fn known_tool(name: &str) -> &str {

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Message, Resumed};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Json, utc};
+use crate::event::{Json, Text, utc};
 use crate::memory::SessionMemory;
 
 /// What a host says when it cannot do as it is told.
@@ -39,7 +39,7 @@ pub struct ActiveCheckpoint {
 impl ActiveCheckpoint {
     /// What a checkpoint's payload says; a number that is none counts as not given.
     fn of(payload: &Json, history: usize) -> ActiveCheckpoint {
-        let text = |key: &str| payload.id_of(key).into_owned();
+        let text = |key: &str| payload.id_of(key).to_string();
         let number = |key: &str| payload.get(key).and_then(|value| whole(&value));
         let created_at = text("created_at");
         let now = || utc(Timestamp::now());
@@ -126,7 +126,7 @@ pub struct Applied {
     /// Messages of the history.
     pub history_loaded: u64,
     /// The roles of the messages that no host's history has, in order.
-    pub history_dropped_roles: Vec<String>,
+    pub history_dropped_roles: Vec<Text>,
     /// The checkpoint.
     pub active_checkpoint: Option<ActiveCheckpoint>,
     /// The read cache.

@@ -3,12 +3,15 @@
 //! Two readings. [`Reading::Original`] merges all facts of one call id in a run, as MyCodeAgent
 //! does: which statuses occur counts, not their order. [`Reading::Default`] attaches facts to the
 //! open call of an id, in order: when an id is used again, a second, unfinished call is
-//! uncertain, never a success, and what comes after the end of a call does not change its end.
+//! uncertain, never a success, and what comes after the end of a call does not change its end. A
+//! call that waits for somebody's approval is known as one.
 
 use std::collections::HashMap;
 
 use crate::entry::{Kind, Seq};
-use crate::event::{Event, Json};
+use crate::event::{Event, Json, Text, ToolFact};
+
+use super::approval;
 
 /// How lifecycle facts are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +46,8 @@ pub enum Stage {
     Unknown,
     /// Asked for, not begun.
     Requested,
+    /// Not begun: somebody has to approve of it first.
+    Waiting,
     /// Begun, and nobody knows how it ended.
     Started,
     /// Ended in failure.
@@ -56,11 +61,11 @@ pub enum Stage {
 #[non_exhaustive]
 pub struct Lifecycle {
     /// The run that it belongs to.
-    pub run: String,
+    pub run: Text,
     /// The call's id.
-    pub call_id: String,
+    pub call_id: Text,
     /// The tool; the last name that is not empty.
-    pub tool: String,
+    pub tool: Text,
     /// How far it got.
     pub stage: Stage,
     /// The payload of its last fact.
@@ -71,12 +76,15 @@ pub struct Lifecycle {
     pub seqs: (Seq, Seq),
 }
 
-fn stage_of(status: &str) -> Stage {
+fn stage_of(status: &str, payload: &Json, reading: Reading) -> Stage {
+    let waits = || reading == Reading::Default && approval::waits(payload);
     match status {
+        "requested" if waits() => Stage::Waiting,
         "requested" => Stage::Requested,
         "started" => Stage::Started,
         "failed" => Stage::Failed,
         "completed" => Stage::Completed,
+        _ if waits() => Stage::Waiting,
         _ => Stage::Unknown,
     }
 }
@@ -85,22 +93,30 @@ fn stage_of(status: &str) -> Stage {
 pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
     let mut calls: Vec<Lifecycle> = Vec::new();
     // The latest call of a run and an id.
-    let mut latest: HashMap<(String, String), usize> = HashMap::new();
-    for event in events.iter().filter(|event| event.kind == Kind::ToolLifecycle) {
-        let call_id = event.field("tool_call_id");
+    let mut latest: HashMap<(&str, &str), usize> = HashMap::new();
+    for event in events {
+        match event.kind {
+            Kind::ToolLifecycle => {}
+            Kind::StateTransition if reading == Reading::Default => {
+                approval::transition(event, &mut calls);
+                continue;
+            }
+            _ => continue,
+        }
+        let ToolFact { call_id, status, tool } = event.tool();
         if call_id.is_empty() {
             continue;
         }
-        let stage = stage_of(&event.field("status"));
-        let key = (event.run.clone(), call_id.clone());
+        let stage = stage_of(status, &event.payload, reading);
+        let key = (&*event.run, &**call_id);
         let known = latest.get(&key).copied().and_then(|index| calls.get_mut(index));
         let open = known.filter(|call| reading == Reading::Original || belongs(stage, call));
         let Some(call) = open else {
             latest.insert(key, calls.len());
             calls.push(Lifecycle {
                 run: event.run.clone(),
-                call_id,
-                tool: event.field("tool_name"),
+                call_id: call_id.clone(),
+                tool: tool.clone(),
                 stage,
                 payload: event.payload.clone(),
                 step: event.step,
@@ -108,9 +124,8 @@ pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
             });
             continue;
         };
-        let tool = event.field("tool_name");
         if !tool.is_empty() {
-            call.tool = tool;
+            call.tool = tool.clone();
         }
         call.seqs.1 = event.seq;
         // In the default reading the end of a call keeps its result.
@@ -147,7 +162,7 @@ impl<'c> ByCall<'c> {
 fn belongs(stage: Stage, call: &Lifecycle) -> bool {
     match stage {
         Stage::Unknown | Stage::Failed | Stage::Completed => true,
-        Stage::Requested => call.stage <= Stage::Requested,
+        Stage::Requested | Stage::Waiting => call.stage <= Stage::Waiting,
         Stage::Started => call.stage <= Stage::Started,
     }
 }

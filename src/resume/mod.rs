@@ -1,26 +1,33 @@
 //! A session as a host goes on with it.
 //!
-//! * `lifecycle`: what became of the tool calls; `observe`: the answer in place of a missing one.
+//! * `lifecycle`: what became of the tool calls; `approval`: which wait for somebody; `observe`: the
+//!   answer in place of a missing one.
 //! * `state`: history, loop, checkpoint, calls, as the host had them.
-//! * `view`: what to send to the model.
+//! * `view`: what to send to the model; `start`: where that begins.
 //! * `provider`: the view as the messages of a provider's API.
 //! * `policy`: which calls may be made again.
 //! * `host`: handing it over to the program that goes on.
 
+mod approval;
 mod host;
 mod lifecycle;
 mod observe;
 mod policy;
 mod provider;
+mod start;
 mod state;
 mod view;
 
+use crate::entry::Seq;
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::Event;
-use crate::log::Snapshot;
+use crate::event::{Event, Text};
+use crate::format::Format;
+use crate::log::{SessionInfo, Snapshot};
 use crate::memory::SessionMemory;
+use crate::parallel;
 
 use lifecycle::lifecycles;
+use start::{Earlier, InMemory, Indexed, Start};
 
 pub use host::{ActiveCheckpoint, Applied, Host, HostError};
 pub use lifecycle::{Lifecycle, Reading, Stage};
@@ -63,7 +70,7 @@ pub struct Resumed {
     /// The session.
     pub session: String,
     /// The run of the last event.
-    pub run: String,
+    pub run: Text,
     /// Everything that a host needs to go on.
     pub state: State,
     /// What to send to the model.
@@ -103,24 +110,10 @@ pub struct Resumed {
 /// # Ok::<(), eventlog::Error>(())
 /// ```
 pub fn resume(snapshot: &Snapshot, id: &str, options: &ResumeOptions) -> Result<Resumed> {
-    let session = snapshot.session(id)?.ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("there is no session {id:?} in this log"))
-            .with_hint("`eventlog sessions` lists them")
-    })?;
-    let format = session.attributes.format.as_deref().and_then(crate::format::by_name);
-    let Some(format) = format else {
-        return Err(Error::new(
-            ErrorKind::Refused,
-            format!("session {id:?} is of no known format"),
-        )
-        .with_hint("`eventlog show` prints what is in it"));
-    };
-    let mut events = Vec::new();
-    for entry in snapshot.read(id, ..)? {
-        events.extend(Event::from_entry(format, &entry?));
-    }
-    let run = events.last().map(|event| event.run.clone());
-    let run = options.run.clone().or(run);
+    let (session, format) = known(snapshot, id)?;
+    let mut events = read(snapshot, &session, format)?;
+    let last_run = events.last().map(|event| event.run.clone());
+    let run = options.run.as_deref().map(Text::from).or(last_run);
     if let Some(only) = &options.run {
         events.retain(|event| event.run == *only);
     }
@@ -128,12 +121,102 @@ pub fn resume(snapshot: &Snapshot, id: &str, options: &ResumeOptions) -> Result<
         return Err(Error::new(ErrorKind::Refused, format!("session {id:?} has no event"))
             .with_hint("`eventlog quarantine` tells what was set aside"));
     }
+    let many = events.len() >= MANY_EVENTS;
+    let memory = || SessionMemory::rebuild(&events);
+    let (both, memory) = parallel::both(many, || state_and_view(&events, options), memory);
+    let ((state, view), session) = (both?, id.to_owned());
+    Ok(Resumed { session, run: run.unwrap_or_default(), state, view, memory })
+}
+
+fn state_and_view(events: &[Event], options: &ResumeOptions) -> Result<(State, View)> {
+    let start = Start::find(&mut InMemory::new(events))?;
+    let (before, behind) = events.split_at(events.partition_point(|e| e.seq < start.from));
+    let calls = lifecycles(behind, Reading::Default);
+    // Nearly always the state has the same.
+    let same = before.is_empty() && options.reading == Reading::Default;
+    let others = (!same).then(|| lifecycles(events, options.reading));
+    let mut before = Earlier::new(before.iter().rev().map(|event| Ok(event.id.clone())));
+    let in_state = others.as_deref().unwrap_or(&calls);
+    let (state, view) = parallel::both(
+        events.len() >= MANY_EVENTS,
+        || State::of(events, in_state, options.reading, &*options.policy),
+        || View::of(behind, start, &calls, &mut before),
+    );
+    Ok((state, view?))
+}
+
+/// What to send to the model of the session `id`: reads what lies behind the last valid compaction,
+/// and gives what [`resume`] gives.
+///
+/// # Errors
+///
+/// `NotFound` where the session is not there; `Refused` where it is of no known format;
+/// `Corrupt`, `Io`.
+///
+/// # Example
+///
+/// ```
+/// use eventlog::resume;
+/// # use eventlog::{EventLog, format::Role, record::Recorder};
+/// # let dir = std::env::temp_dir().join(format!("eventlog-doc-view-{}", std::process::id()));
+/// # let log = EventLog::open(&dir)?;
+/// # Recorder::new(log.session("s")?, "run-1")?.message(0, Role::User, "hello")?;
+/// let view = resume::view(&log.snapshot()?, "s")?;
+/// assert_eq!(view.entries.len(), 1);
+/// # log.close()?;
+/// # std::fs::remove_dir_all(dir).ok();
+/// # Ok::<(), eventlog::Error>(())
+/// ```
+pub fn view(snapshot: &Snapshot, id: &str) -> Result<View> {
+    let (session, format) = known(snapshot, id)?;
+    let mut index = Indexed { snapshot, session: &session, format };
+    let start = Start::find(&mut index)?;
+    let from = start.from;
+    let events = read_range(snapshot, id, format, from, session.events)?;
     let calls = lifecycles(&events, Reading::Default);
-    let view = View::of(&events, &calls);
-    let state = match options.reading {
-        Reading::Default => State::of(&events, &calls, options.reading, &*options.policy),
-        reading => State::of(&events, &lifecycles(&events, reading), reading, &*options.policy),
-    };
-    let memory = SessionMemory::rebuild(&events);
-    Ok(Resumed { session: id.to_owned(), run: run.unwrap_or_default(), state, view, memory })
+    let before = snapshot.read(id, ..from)?.rev();
+    let before = before.map(|entry| Ok(Event::from_entry(format, &entry?).map(|event| event.id)));
+    View::of(&events, start, &calls, &mut Earlier::new(before.filter_map(Result::transpose)))
+}
+
+fn known(snapshot: &Snapshot, id: &str) -> Result<(SessionInfo, &'static dyn Format)> {
+    let session = snapshot.session(id)?.ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, format!("there is no session {id:?} in this log"))
+            .with_hint("`eventlog sessions` lists them")
+    })?;
+    let format = session.attributes.format.as_deref().and_then(crate::format::by_name);
+    let format = format.ok_or_else(|| {
+        Error::new(ErrorKind::Refused, format!("session {id:?} is of no known format"))
+            .with_hint("`eventlog show` prints what is in it")
+    })?;
+    Ok((session, format))
+}
+
+/// From so many events on it pays to work on several threads.
+const MANY_EVENTS: usize = 4096;
+
+/// The events of a session.
+fn read(snapshot: &Snapshot, session: &SessionInfo, format: &dyn Format) -> Result<Vec<Event>> {
+    read_range(snapshot, &session.id, format, 0, session.events)
+}
+
+fn read_range(
+    snapshot: &Snapshot,
+    id: &str,
+    format: &dyn Format,
+    from: Seq,
+    to: Seq,
+) -> Result<Vec<Event>> {
+    let pieces: Vec<Seq> = (from..to).step_by(MANY_EVENTS).collect();
+    let pieces = parallel::map(&pieces, |first| {
+        let range = *first..to.min(first + MANY_EVENTS as u64);
+        let entries = snapshot.read(id, range)?;
+        let events = entries.map(|entry| Ok(Event::from_entry(format, &entry?)));
+        events.filter_map(Result::transpose).collect::<Result<Vec<Event>>>()
+    });
+    let mut events = Vec::with_capacity(usize::try_from(to - from).unwrap_or_default());
+    for piece in pieces {
+        events.extend(piece?);
+    }
+    Ok(events)
 }

@@ -56,7 +56,7 @@ pub(super) fn observation(call: Option<&Lifecycle>, reading: Reading) -> (String
                            is made again";
             (error("INTERRUPTED_UNCERTAIN", message), Synthetic::Uncertain)
         }
-        Stage::Requested => {
+        Stage::Requested | Stage::Waiting => {
             let message = "the call was never begun; it may be made again";
             (error("NOT_EXECUTED_REPLAN", message), Synthetic::NotExecuted)
         }
@@ -77,7 +77,7 @@ fn result(payload: &Json) -> String {
         return "{\"status\": \"success\", \"data\": {\"recovered\": true}}".to_owned();
     }
     match result.text() {
-        Some(text) => text.into_owned(),
+        Some(text) => text.to_string(),
         None => respaced(result.as_str(), Spacing::Spaced),
     }
 }
@@ -85,7 +85,7 @@ fn result(payload: &Json) -> String {
 /// Why the call failed.
 fn failure(payload: &Json, reading: Reading) -> Option<String> {
     let as_text = |value: Json| match value.text() {
-        Some(text) => text.into_owned(),
+        Some(text) => text.to_string(),
         None => respaced(value.as_str(), Spacing::Spaced),
     };
     let error = payload.get("error").filter(|error| !error.is_null());

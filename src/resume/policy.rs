@@ -33,7 +33,7 @@ impl ReplayPolicy for ReadOnlyTools {
     fn may_replay(&self, tool: &str, payload: &Json) -> bool {
         let side_effect = payload.get("audit").and_then(|audit| audit.get("side_effect"));
         match side_effect {
-            Some(class) => matches!(class.id().as_str(), "none" | "read_only" | "readonly"),
+            Some(class) => matches!(&*class.id(), "none" | "read_only" | "readonly"),
             None => READ_ONLY.contains(&tool),
         }
     }

@@ -45,8 +45,8 @@ impl Resumed {
         let (prompts, history) = self.view.entries.split_at(prompts);
         let memory = Some(self.memory.render(memory_chars)).filter(|text| !text.trim().is_empty());
         let memory = memory.map(|content| ViewEntry::Message {
-            role: "system".to_owned(),
-            content,
+            role: "system".into(),
+            content: content.into(),
             reasoning: None,
             tool_calls: Vec::new(),
             seq: 0,
@@ -87,7 +87,7 @@ fn openai(entry: &ViewEntry) -> Option<Value> {
 
 /// Arguments as the text that a model sent: JSON, or what it sent that is none.
 fn arguments(arguments: &Json) -> String {
-    arguments.text().map_or_else(|| arguments.as_str().to_owned(), |text| text.into_owned())
+    arguments.text().map_or_else(|| arguments.as_str().to_owned(), |text| text.to_string())
 }
 
 /// Arguments as an object, also where they are the text that a model sent; text that is no object is
@@ -130,7 +130,7 @@ impl Turns {
             }
             ViewEntry::Answer { tool_call_id, content, .. } => {
                 // The answers stand behind the calls, in their order.
-                let id = self.open.pop_front().unwrap_or_else(|| tool_call_id.clone());
+                let id = self.open.pop_front().unwrap_or_else(|| tool_call_id.to_string());
                 let block = json!({"type": "tool_result", "tool_use_id": id, "content": content});
                 self.say("user", block);
             }

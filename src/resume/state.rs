@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::entry::{Kind, Seq};
-use crate::event::{Event, Json};
+use crate::event::{Event, Json, Text};
 
 use super::lifecycle::{ByCall, Lifecycle, Reading, Stage};
 use super::observe::{Synthetic, observation};
@@ -28,7 +28,7 @@ pub struct Message {
 #[non_exhaustive]
 pub struct Transition {
     /// One of the reasons that the loop knows.
-    pub reason: String,
+    pub reason: Text,
     /// What is known of it.
     pub details: Json,
 }
@@ -52,13 +52,15 @@ pub struct LoopState {
 #[non_exhaustive]
 pub struct PendingCall {
     /// Its id.
-    pub tool_call_id: String,
+    pub tool_call_id: Text,
     /// The tool.
-    pub tool_name: String,
+    pub tool_name: Text,
     /// Of its last fact.
     pub step: i64,
     /// Of its last fact.
     pub payload: Json,
+    /// Whether it waits for somebody's approval: it is not to be planned again.
+    pub awaiting_approval: bool,
 }
 
 /// A call that was begun, and nobody knows how it ended.
@@ -66,9 +68,9 @@ pub struct PendingCall {
 #[non_exhaustive]
 pub struct UncertainAction {
     /// The tool.
-    pub tool_name: String,
+    pub tool_name: Text,
     /// Its id.
-    pub tool_call_id: String,
+    pub tool_call_id: Text,
     /// Of its last fact.
     pub step: i64,
     /// Of its last fact.
@@ -93,23 +95,23 @@ pub struct State {
     pub terminal: Option<Json>,
     /// The end of each run, in the order of the runs.
     #[serde(serialize_with = "as_map")]
-    pub terminal_by_run: Vec<(String, Option<Json>)>,
+    pub terminal_by_run: Vec<(Text, Option<Json>)>,
     /// Calls that were never begun.
     pub pending_tool_calls: Vec<PendingCall>,
     /// Calls that were begun, and nobody knows how they ended.
     pub uncertain_actions: Vec<UncertainAction>,
     /// By call id; a later one replaces an earlier one.
     #[serde(serialize_with = "as_map")]
-    pub completed_tool_results: Vec<(String, Json)>,
+    pub completed_tool_results: Vec<(Text, Json)>,
     /// By call id; a later one replaces an earlier one.
     #[serde(serialize_with = "as_map")]
-    pub failed_tool_results: Vec<(String, Json)>,
+    pub failed_tool_results: Vec<(Text, Json)>,
     /// What checkpoints have kept, merged at the top level.
     pub runtime_state: Json,
 }
 
 fn as_map<V: Serialize, S: serde::Serializer>(
-    pairs: &[(String, V)],
+    pairs: &[(Text, V)],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
@@ -145,7 +147,7 @@ impl State {
             history_messages: history(events, calls, reading),
             loop_state: LoopState {
                 step: events.iter().map(|event| event.step).max().unwrap_or(0).max(0),
-                turn_count: of_kind(Kind::Message).filter(|e| e.role() == "user").count() as u64,
+                turn_count: of_kind(Kind::Message).filter(|e| e.said().by == "user").count() as u64,
                 tool_choice: "auto",
                 transition: of_kind(Kind::StateTransition).next_back().map(transition),
             },
@@ -192,10 +194,13 @@ impl State {
                 payload,
                 seq: call.seqs.1,
             }),
-            Stage::Requested => {
-                let pending = PendingCall { tool_call_id, tool_name, step, payload };
-                self.pending_tool_calls.push(pending);
-            }
+            Stage::Requested | Stage::Waiting => self.pending_tool_calls.push(PendingCall {
+                tool_call_id,
+                tool_name,
+                step,
+                payload,
+                awaiting_approval: call.stage == Stage::Waiting,
+            }),
             Stage::Unknown => {}
         }
     }
@@ -204,12 +209,12 @@ impl State {
 /// Pairs in the order of their first value; a later value takes the place of an earlier one.
 #[derive(Default)]
 struct Results {
-    pairs: Vec<(String, Json)>,
-    places: HashMap<String, usize>,
+    pairs: Vec<(Text, Json)>,
+    places: HashMap<Text, usize>,
 }
 
 impl Results {
-    fn put(&mut self, key: String, value: Json) {
+    fn put(&mut self, key: Text, value: Json) {
         let place = self.places.get(&key).and_then(|place| self.pairs.get_mut(*place));
         if let Some((_, known)) = place {
             *known = value;
@@ -226,25 +231,30 @@ fn is_legacy(event: &Event) -> bool {
 
 fn transition(event: &Event) -> Transition {
     let reason = event.field("reason");
-    let reason = match reason.as_str() {
-        "" => "user_input".to_owned(),
+    let reason = match &*reason {
+        "" => "user_input".into(),
         known if REASONS.contains(&known) => reason,
-        _ => "unrecoverable_error".to_owned(),
+        _ => "unrecoverable_error".into(),
     };
     let details = event.payload.get("details").filter(Json::is_object);
     Transition { reason, details: details.unwrap_or_else(Json::object) }
 }
 
-fn terminal_by_run(events: &[Event]) -> Vec<(String, Option<Json>)> {
-    let mut runs: Vec<(String, Option<Json>)> = Vec::new();
+fn terminal_by_run(events: &[Event]) -> Vec<(Text, Option<Json>)> {
+    let mut runs: Vec<(Text, Option<Json>)> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut latest: Option<(&Text, usize)> = None;
     for event in events {
-        if runs.last().is_none_or(|(run, _)| *run != event.run)
-            && !runs.iter().any(|(run, _)| *run == event.run)
-        {
-            runs.push((event.run.clone(), None));
-        }
+        let place = match latest.filter(|(run, _)| **run == event.run) {
+            Some((_, place)) => place,
+            None => *places.entry(&event.run).or_insert_with(|| {
+                runs.push((event.run.clone(), None));
+                runs.len() - 1
+            }),
+        };
+        latest = Some((&event.run, place));
         if event.kind == Kind::Terminal
-            && let Some((_, end)) = runs.iter_mut().find(|(run, _)| *run == event.run)
+            && let Some((_, end)) = runs.get_mut(place)
         {
             *end = Some(event.payload.clone());
         }
@@ -266,27 +276,31 @@ fn runtime_state<'e>(checkpoints: impl Iterator<Item = &'e Event>) -> Json {
 /// The messages, and behind the answers that directly follow a message with calls one for each call
 /// that has none there.
 fn history(events: &[Event], calls: &[Lifecycle], reading: Reading) -> Vec<Message> {
-    let messages: Vec<&Event> = events.iter().filter(|event| event.kind == Kind::Message).collect();
-    let mut history = Vec::new();
+    let messages = events.iter().filter(|event| event.kind == Kind::Message);
+    let messages: Vec<&Event> = messages.collect();
+    let mut history = Vec::with_capacity(messages.len());
     // How many messages have made a call of this id in this run.
-    let mut made: HashMap<(String, String), usize> = HashMap::new();
+    let mut made: HashMap<(&str, Text), usize> = HashMap::new();
     let known_calls = ByCall::new(calls);
     let mut rest = messages.as_slice();
     while let Some((message, after)) = rest.split_first() {
         history.push(as_message(message));
         rest = after;
-        let made_calls = message.calls();
-        if message.role() != "assistant" || made_calls.is_empty() {
+        if message.said().by != "assistant" {
             continue;
         }
-        let row = rest.iter().take_while(|event| event.role() == "tool").count();
+        let made_calls = message.said().calls();
+        if made_calls.is_empty() {
+            continue;
+        }
+        let row = rest.iter().take_while(|event| event.said().by == "tool").count();
         let (answers, after) = rest.split_at(row);
         rest = after;
         history.extend(answers.iter().map(|answer| as_message(answer)));
-        let answered: Vec<String> =
-            answers.iter().map(|answer| answer.meta("tool_call_id")).collect();
+        let id_of = |answer: &&Event| answer.said().metadata.id_of("tool_call_id");
+        let answered: Vec<Text> = answers.iter().map(id_of).collect();
         for call in made_calls {
-            let count = made.entry((message.run.clone(), call.id.clone())).or_default();
+            let count = made.entry((&message.run, call.id.clone())).or_default();
             let nth = std::mem::replace(count, *count + 1);
             if call.id.is_empty() || answered.contains(&call.id) {
                 continue;
@@ -296,7 +310,7 @@ fn history(events: &[Event], calls: &[Lifecycle], reading: Reading) -> Vec<Messa
             let (content, _): (String, Synthetic) = observation(known, reading);
             let tool = known.map(|call| call.tool.clone()).filter(|tool| !tool.is_empty());
             let tool = tool.unwrap_or(call.name);
-            let tool = if tool.is_empty() { "unknown_tool".to_owned() } else { tool };
+            let tool = if tool.is_empty() { "unknown_tool".into() } else { tool };
             let metadata = Json::object()
                 .with("tool_name", &Json::string(&tool))
                 .with("tool_call_id", &Json::string(&call.id))
@@ -309,10 +323,10 @@ fn history(events: &[Event], calls: &[Lifecycle], reading: Reading) -> Vec<Messa
 }
 
 fn as_message(event: &Event) -> Message {
-    let run = Json::string(&event.run);
+    let (said, run) = (event.said(), Json::string(&event.run));
     Message {
-        role: event.payload.get("role").unwrap_or_else(|| Json::string("assistant")),
-        content: event.payload.get("content").unwrap_or_else(|| Json::string("")),
-        metadata: event.metadata().with("_transcript_run_id", &run),
+        role: said.role.clone().unwrap_or_else(|| Json::string("assistant")),
+        content: said.content.clone().unwrap_or_else(|| Json::string("")),
+        metadata: said.metadata.with("_transcript_run_id", &run),
     }
 }

@@ -10,20 +10,23 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use serde::Serialize;
 
 use crate::entry::{Kind, Seq};
-use crate::event::{Event, Json};
+use crate::error::Result;
+use crate::event::{Event, Json, Text};
 use crate::finding::{Code, Finding};
 
-use super::lifecycle::{ByCall, Lifecycle, Reading};
-use super::observe::observation;
+use super::approval;
+use super::lifecycle::{ByCall, Lifecycle, Reading, Stage};
+use super::observe::{Synthetic, observation};
+use super::start::{Earlier, Start};
 
 /// A call in the view.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ViewCall {
     /// Its id; derived where the message has none.
-    pub id: String,
+    pub id: Text,
     /// The tool.
-    pub name: String,
+    pub name: Text,
     /// What it is called with.
     pub arguments: Json,
 }
@@ -36,12 +39,12 @@ pub enum ViewEntry {
     /// A message.
     Message {
         /// Who speaks.
-        role: String,
+        role: Text,
         /// What.
-        content: String,
+        content: Text,
         /// What the model thought before it answered.
         #[serde(skip_serializing_if = "Option::is_none")]
-        reasoning: Option<String>,
+        reasoning: Option<Text>,
         /// The calls that it makes.
         #[serde(skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ViewCall>,
@@ -53,9 +56,9 @@ pub enum ViewEntry {
         /// `tool`.
         role: &'static str,
         /// The call.
-        tool_call_id: String,
+        tool_call_id: Text,
         /// The answer.
-        content: String,
+        content: Text,
         /// What kind of answer stands in for one that was not recorded.
         #[serde(skip_serializing_if = "Option::is_none")]
         synthetic: Option<&'static str>,
@@ -71,6 +74,13 @@ pub enum ViewEntry {
         count: u64,
         /// What is known of it.
         text: String,
+    },
+    /// In the place of an answer: the call waits for somebody's approval, and stays open.
+    Pending {
+        /// `pending`.
+        marker: &'static str,
+        /// The call.
+        tool_call_id: Text,
     },
     /// The history before is summed up.
     Compaction {
@@ -96,10 +106,17 @@ pub struct View {
 /// A message with calls, and the answers found for them.
 struct Asking<'e> {
     event: &'e Event,
-    calls: Vec<ViewCall>,
-    /// The ids as they were recorded.
-    ids: Vec<String>,
-    answers: Vec<Option<&'e Event>>,
+    calls: Vec<Asked<'e>>,
+}
+
+/// A call of a message.
+struct Asked<'e> {
+    call: ViewCall,
+    /// The id as it was recorded.
+    id: Text,
+    /// The call itself says that it waits for approval.
+    waits: bool,
+    answer: Option<&'e Event>,
 }
 
 enum Item<'e> {
@@ -109,48 +126,70 @@ enum Item<'e> {
 }
 
 /// Builds the view.
+#[derive(Default)]
 struct Builder<'e> {
     items: Vec<Item<'e>>,
     asking: Vec<Asking<'e>>,
     /// The open calls of an id, oldest first: which message, which of its calls.
-    open: HashMap<String, VecDeque<(usize, usize)>>,
+    open: HashMap<Text, VecDeque<(usize, usize)>>,
     /// How many calls have had an id.
-    used: HashMap<String, usize>,
+    used: HashMap<Text, usize>,
+    /// Ids of calls that have had an answer.
+    answered: HashSet<Text>,
     /// Answers whose calls have not come.
-    early: Vec<&'e Event>,
+    early: Vec<(&'e Event, Text)>,
     findings: Vec<Finding>,
 }
 
+/// Records by id, to tell one that is there twice.
+#[derive(Default)]
+struct Seen<'e> {
+    first: HashMap<&'e str, &'e Event>,
+    others: HashMap<&'e str, Vec<&'e Event>>,
+}
+
+impl<'e> Seen<'e> {
+    /// Takes a record in, and returns whether an equal one was there.
+    fn add(&mut self, event: &'e Event) -> bool {
+        if event.id.is_empty() {
+            return false;
+        }
+        let first = *self.first.entry(&event.id).or_insert(event);
+        if first.seq == event.seq {
+            return false;
+        }
+        let others = self.others.entry(&event.id).or_default();
+        let known = first == event || others.contains(&event);
+        others.push(event);
+        known
+    }
+}
+
 impl View {
-    /// The view after `events`, with the lifecycle facts that they have.
-    pub(super) fn of(events: &[Event], calls: &[Lifecycle]) -> View {
-        let mut builder = Builder {
-            items: Vec::new(),
-            asking: Vec::new(),
-            open: HashMap::new(),
-            used: HashMap::new(),
-            early: Vec::new(),
-            findings: Vec::new(),
-        };
-        let (from, compaction) = builder.start(events);
+    /// The view after `events`, all of them from where it begins, with the lifecycle facts that
+    /// they have. `earlier` are the records before them.
+    pub(super) fn of(
+        events: &[Event],
+        start: Start,
+        calls: &[Lifecycle],
+        earlier: &mut Earlier<impl Iterator<Item = Result<Text>>>,
+    ) -> Result<View> {
+        let mut builder = Builder { findings: start.findings, ..Builder::default() };
         let mut entries = Vec::new();
-        let mut summary = None;
-        let mut kept = 0;
-        if let Some(event) = compaction {
+        let mut from_seq = 0;
+        if let Some(event) = &start.compaction {
+            from_seq = event.seq;
             entries.push(ViewEntry::Compaction { marker: "compaction", seq: event.seq });
-            let text = builder.safe(event, event.payload.get("summary"));
-            summary = (!text.is_empty()).then_some((text, event.seq));
-            kept = from;
+            let content = builder.safe(event, event.payload.get("summary").as_ref());
+            if !content.is_empty() {
+                let (role, seq) = ("summary".into(), event.seq);
+                let (reasoning, tool_calls) = (None, Vec::new());
+                entries.push(ViewEntry::Message { role, content, reasoning, tool_calls, seq });
+            }
         }
-        let from_seq = compaction.map_or(0, |event| event.seq);
-        builder.read(events, kept);
-        if let Some((content, seq)) = summary {
-            let role = "summary".to_owned();
-            let (reasoning, tool_calls) = (None, Vec::new());
-            entries.push(ViewEntry::Message { role, content, reasoning, tool_calls, seq });
-        }
+        builder.read(events, earlier)?;
         builder.write(&ByCall::new(calls), &mut entries);
-        View { entries, from_seq, findings: builder.findings }
+        Ok(View { entries, from_seq, findings: builder.findings })
     }
 
     /// A digest of the view: the same log gives the same, on any machine.
@@ -170,75 +209,28 @@ impl<'e> Builder<'e> {
         self.findings.push(Finding { seq: Some(event.seq), ..Finding::new(code, message) });
     }
 
-    /// Where the view begins: the index of the first event, and the compaction that is in force.
-    fn start(&mut self, events: &'e [Event]) -> (usize, Option<&'e Event>) {
-        let is_message = |event: &&Event| event.kind == Kind::Message;
-        for (index, event) in events.iter().enumerate().rev() {
-            if event.kind != Kind::Checkpoint {
-                continue;
-            }
-            let is_boundary = event.payload.get("subtype").is_some();
-            if is_boundary {
-                // Its summary is the message behind it.
-                let next = events.get(index + 1..).unwrap_or_default().iter().find(is_message);
-                if next.is_some_and(|next| matches!(next.role().as_str(), "system" | "summary")) {
-                    return (index + 1, Some(event));
-                }
-                let message = "a compaction without its summary: the history before it is kept";
-                self.find(Code::CompactionMissingSummary, event, message);
-                continue;
-            }
-            let number = |key| event.payload.get(key).and_then(|n| n.as_str().parse::<f64>().ok());
-            let summary = event.payload.get("summary");
-            let summary = summary.as_ref().and_then(Json::text).unwrap_or_default();
-            let retained = number("retain_start_idx");
-            let compacted = number("messages_compacted").is_some_and(|count| count >= 1.0);
-            let Some(retained) = retained.filter(|index| compacted && *index >= 0.0) else {
-                continue;
+    /// Takes the messages in, and finds the answers of calls.
+    fn read(
+        &mut self,
+        events: &'e [Event],
+        earlier: &mut Earlier<impl Iterator<Item = Result<Text>>>,
+    ) -> Result<()> {
+        let mut seen = Seen::default();
+        for event in events {
+            let parent = event.parent.as_deref();
+            let missing = match parent.filter(|parent| !seen.first.contains_key(parent)) {
+                Some(parent) => !earlier.has(parent)?,
+                None => false,
             };
-            let before = events.get(..index).unwrap_or_default();
-            let messages: Vec<usize> =
-                before.iter().enumerate().filter(|(_, e)| is_message(e)).map(|(n, _)| n).collect();
-            if summary.trim().is_empty() || retained as usize > messages.len() {
-                let message = "a compaction without its summary: the history before it is kept";
-                self.find(Code::CompactionMissingSummary, event, message);
-                continue;
-            }
-            let mut start = retained as usize;
-            // An answer is not cut from its call.
-            let answers = |n: &usize| events.get(*n).is_some_and(|event| event.role() == "tool");
-            if messages.get(start).is_some_and(answers) {
-                let message = "a compaction that cuts answers from their calls: both are kept";
-                self.find(Code::CompactionSplitsPair, event, message);
-                while start > 0 && messages.get(start).is_some_and(answers) {
-                    start -= 1;
-                }
-            }
-            return (messages.get(start).copied().unwrap_or(index), Some(event));
-        }
-        (0, None)
-    }
-
-    /// Takes the messages from index `from` on in, and finds the answers of calls.
-    fn read(&mut self, events: &'e [Event], from: usize) {
-        let mut seen: HashSet<&Event> = HashSet::new();
-        let mut ids: HashSet<&str> = HashSet::new();
-        let mut answered: HashSet<String> = HashSet::new();
-        for (index, event) in events.iter().enumerate() {
-            let missing = event.parent.as_deref().is_some_and(|parent| !ids.contains(parent));
-            ids.insert(&event.id);
-            if index < from || event.kind != Kind::Message {
-                continue;
-            }
             // The same record twice is one record.
-            if !event.id.is_empty() && !seen.insert(event) {
+            if seen.add(event) || event.kind != Kind::Message {
                 continue;
             }
             if missing {
                 self.items.push(Item::Gap(event));
             }
-            match event.role().as_str() {
-                "tool" => self.take_answer(event, &mut answered),
+            match &*event.said().by {
+                "tool" => self.take_answer(event),
                 "system" | "user" | "assistant" | "summary" => self.take_message(event),
                 // Never taken for another role.
                 role => {
@@ -247,26 +239,27 @@ impl<'e> Builder<'e> {
                 }
             }
         }
-        for event in std::mem::take(&mut self.early) {
+        for (event, ..) in std::mem::take(&mut self.early) {
             self.find(Code::OrphanResult, event, "an answer to no call is not sent");
         }
+        Ok(())
     }
 
     fn take_message(&mut self, event: &'e Event) {
-        let calls = if event.role() == "assistant" { event.calls() } else { Vec::new() };
+        let asks = event.said().by == "assistant";
+        let calls = if asks { event.said().calls() } else { Vec::new() };
         if calls.is_empty() {
             return self.items.push(Item::Said(event));
         }
         let index = self.asking.len();
-        let mut asking =
-            Asking { event, calls: Vec::new(), ids: Vec::new(), answers: vec![None; calls.len()] };
+        let mut asked = Vec::with_capacity(calls.len());
         for (n, call) in calls.into_iter().enumerate() {
-            let id = match call.id.as_str() {
+            let id = match &*call.id {
                 "" => {
                     self.find(Code::EmptyCallId, event, "a call without an id gets a derived one");
-                    format!("call-{}-{n}", event.seq)
+                    format!("call-{}-{n}", event.seq).into()
                 }
-                id => id.to_owned(),
+                _ => call.id.clone(),
             };
             let used = self.used.entry(id.clone()).or_default();
             *used += 1;
@@ -274,46 +267,47 @@ impl<'e> Builder<'e> {
                 let message = format!("several calls have the id {id:?}");
                 self.find(Code::ReusedCallId, event, message);
             }
-            let id_of = |answer: &&Event| answer.meta("tool_call_id");
-            let early = self.early.iter().position(|answer| id_of(answer) == call.id);
-            if let Some(answer) = early.map(|at| self.early.remove(at)) {
+            let early = self.early.iter().position(|(.., answers)| *answers == call.id);
+            let answer = early.map(|at| self.early.remove(at)).map(|(answer, _)| {
                 let message = "an answer that stands before its call stands behind it";
                 self.find(Code::ResultBeforeCall, answer, message);
-                if let Some(slot) = asking.answers.get_mut(n) {
-                    *slot = Some(answer);
-                }
-            } else {
+                answer
+            });
+            if answer.is_none() {
                 self.open.entry(call.id.clone()).or_default().push_back((index, n));
             }
-            asking.ids.push(call.id);
-            asking.calls.push(ViewCall { id, name: call.name, arguments: call.arguments });
+            let waits = approval::waits(&call.raw);
+            let (name, arguments) = (call.name, call.arguments);
+            let call_in_view = ViewCall { id, name, arguments };
+            asked.push(Asked { call: call_in_view, id: call.id, waits, answer });
         }
-        self.asking.push(asking);
+        self.asking.push(Asking { event, calls: asked });
         self.items.push(Item::Asking(index));
     }
 
-    fn take_answer(&mut self, event: &'e Event, answered: &mut HashSet<String>) {
-        let id = event.meta("tool_call_id");
+    fn take_answer(&mut self, event: &'e Event) {
+        let id = event.said().metadata.id_of("tool_call_id");
         let open = self.open.get_mut(&id).and_then(VecDeque::pop_front);
         let Some((index, n)) = open else {
-            if answered.contains(&id) {
+            if self.answered.contains(&id) {
                 let message =
                     format!("the call {id:?} has an answer already; this one is not sent");
                 self.find(Code::DuplicateResult, event, message);
             } else {
-                self.early.push(event);
+                self.early.push((event, id));
             }
             return;
         };
-        answered.insert(id);
+        self.answered.insert(id);
         let Some(asking) = self.asking.get_mut(index) else { return };
-        let asked_by = asking.event.id.as_str();
+        let asked_by = &*asking.event.id;
         let linked = event.parent.as_deref().is_none_or(|parent| parent == asked_by);
-        let behind = asking.answers.iter().skip(n + 1).any(Option::is_some);
-        if let Some(slot) = asking.answers.get_mut(n) {
-            *slot = Some(event);
+        let links = linked || asked_by.is_empty();
+        let behind = asking.calls.iter().skip(n + 1).any(|call| call.answer.is_some());
+        if let Some(call) = asking.calls.get_mut(n) {
+            call.answer = Some(event);
         }
-        if !linked && !asked_by.is_empty() {
+        if !links {
             let message = "an answer whose link names another message than the one with the call";
             self.find(Code::WrongSourceLink, event, message);
         }
@@ -326,9 +320,9 @@ impl<'e> Builder<'e> {
 
     /// Writes the entries.
     fn write(&mut self, calls: &ByCall<'_>, entries: &mut Vec<ViewEntry>) {
-        let mut made: HashMap<(String, String), usize> = HashMap::new();
-        let items = std::mem::take(&mut self.items);
-        for item in items {
+        let mut made: HashMap<(&'e str, Text), usize> = HashMap::new();
+        let mut asking = std::mem::take(&mut self.asking).into_iter();
+        for item in std::mem::take(&mut self.items) {
             match item {
                 Item::Gap(event) => entries.push(ViewEntry::Gap {
                     marker: "gap",
@@ -339,55 +333,54 @@ impl<'e> Builder<'e> {
                     ),
                 }),
                 Item::Said(event) => {
-                    let content = self.safe(event, event.payload.get("content"));
+                    let content = self.safe(event, event.said().content.as_ref());
                     if content.trim().is_empty() {
                         self.find(Code::EmptyContent, event, "a message without text is not sent");
                         continue;
                     }
-                    let (role, seq) = (event.role(), event.seq);
                     let reasoning = self.reasoning(event);
-                    let tool_calls = Vec::new();
-                    entries.push(ViewEntry::Message { role, content, reasoning, tool_calls, seq });
+                    entries.push(ViewEntry::Message {
+                        role: event.said().by.clone(),
+                        content,
+                        reasoning,
+                        tool_calls: Vec::new(),
+                        seq: event.seq,
+                    });
                 }
-                Item::Asking(index) => self.write_asking(index, calls, &mut made, entries),
+                // They are there in this order.
+                Item::Asking(_) => {
+                    if let Some(asking) = asking.next() {
+                        self.write_asking(asking, calls, &mut made, entries);
+                    }
+                }
             }
         }
     }
 
     fn write_asking(
         &mut self,
-        index: usize,
+        asking: Asking<'e>,
         calls: &ByCall<'_>,
-        made: &mut HashMap<(String, String), usize>,
+        made: &mut HashMap<(&'e str, Text), usize>,
         entries: &mut Vec<ViewEntry>,
     ) {
-        let Some(asking) = self.asking.get(index) else { return };
-        let event = asking.event;
-        let parts: Vec<(ViewCall, String, Option<&Event>)> = asking
-            .calls
-            .iter()
-            .zip(&asking.ids)
-            .zip(&asking.answers)
-            .map(|((call, id), answer)| (call.clone(), id.clone(), *answer))
-            .collect();
+        let Asking { event, calls: asked } = asking;
         entries.push(ViewEntry::Message {
-            role: event.role(),
-            content: self.safe(event, event.payload.get("content")),
+            role: event.said().by.clone(),
+            content: self.safe(event, event.said().content.as_ref()),
             reasoning: self.reasoning(event),
-            tool_calls: parts.iter().map(|(call, ..)| call.clone()).collect(),
+            tool_calls: asked.iter().map(|asked| asked.call.clone()).collect(),
             seq: event.seq,
         });
-        for (call, id, answer) in parts {
-            let count = made.entry((event.run.clone(), id.clone())).or_default();
+        for Asked { call, id, waits, answer } in asked {
+            let count = made.entry((&event.run, id.clone())).or_default();
             let nth = std::mem::replace(count, *count + 1);
             if let Some(answer) = answer {
-                let content = match self.safe(answer, answer.payload.get("content")) {
-                    empty if empty.is_empty() => {
-                        self.find(Code::EmptyContent, answer, "an answer without text");
-                        "(no output)".to_owned()
-                    }
-                    content => content,
-                };
+                let mut content = self.safe(answer, answer.said().content.as_ref());
+                if content.is_empty() {
+                    self.find(Code::EmptyContent, answer, "an answer without text");
+                    content = "(no output)".into();
+                }
                 entries.push(ViewEntry::Answer {
                     role: "tool",
                     tool_call_id: call.id,
@@ -398,9 +391,17 @@ impl<'e> Builder<'e> {
                 continue;
             }
             let known = calls.nth(&event.run, &id, nth).filter(|_| !id.is_empty());
+            let stage = known.map_or(Stage::Unknown, |known| known.stage);
+            if stage == Stage::Waiting || (waits && stage < Stage::Started) {
+                let message = format!("{:?}: the call waits for approval and stays open", call.id);
+                self.find(Code::PendingCall, event, message);
+                let (marker, tool_call_id) = ("pending", call.id);
+                entries.push(ViewEntry::Pending { marker, tool_call_id });
+                continue;
+            }
             let (content, synthetic) = observation(known, Reading::Default);
             let (code, message) = match synthetic {
-                super::Synthetic::Recovered => {
+                Synthetic::Recovered => {
                     (Code::ResultRecoveredFromLifecycle, "the result is that of the lifecycle")
                 }
                 _ => (Code::OrphanCall, "a call without an answer gets one"),
@@ -410,7 +411,7 @@ impl<'e> Builder<'e> {
             entries.push(ViewEntry::Answer {
                 role: "tool",
                 tool_call_id: call.id,
-                content: content.replace('\0', "\u{FFFD}"),
+                content: content.replace('\0', "\u{FFFD}").into(),
                 synthetic: Some(synthetic.name()),
                 seq: None,
             });
@@ -418,22 +419,23 @@ impl<'e> Builder<'e> {
     }
 
     /// The text in a value, without what strict consumers refuse.
-    fn safe(&mut self, event: &Event, value: Option<Json>) -> String {
-        let Some(value) = value else { return String::new() };
+    fn safe(&mut self, event: &Event, value: Option<&Json>) -> Text {
+        let Some(value) = value else { return Text::default() };
         let text = value.text().unwrap_or_default();
         // Half a pair is nothing but an escape, and has been replaced in the text.
         if text.contains('\u{FFFD}') && value.notes().lone_surrogate {
             self.find(Code::LoneSurrogate, event, "half a surrogate pair is replaced");
         }
-        if text.contains('\0') {
-            self.find(Code::NulInString, event, "NUL in text is replaced");
+        if !text.contains('\0') {
+            return text;
         }
-        text.replace('\0', "\u{FFFD}")
+        self.find(Code::NulInString, event, "NUL in text is replaced");
+        text.replace('\0', "\u{FFFD}").into()
     }
 
     /// What the model thought before it answered.
-    fn reasoning(&mut self, event: &Event) -> Option<String> {
-        let text = self.safe(event, event.metadata().get("reasoning_content"));
+    fn reasoning(&mut self, event: &Event) -> Option<Text> {
+        let text = self.safe(event, event.said().metadata.get("reasoning_content").as_ref());
         Some(text).filter(|text| !text.is_empty())
     }
 }

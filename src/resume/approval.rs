@@ -1,0 +1,102 @@
+//! Calls that wait for somebody's approval.
+//!
+//! Neither format has a field for that, and hosts write it in ways of their own: as a lifecycle
+//! status (`awaiting_approval`), as a field beside it (`"requires_approval": true`, `"approval":
+//! "pending"`), as a state of the loop, or in the call itself. What is read here is the words:
+//! something about approval, confirmation or permission that is pending, awaited, requested or
+//! required. A word like `approved` says that it is over.
+
+use crate::event::{Event, Json};
+use crate::format::json_each_member;
+
+use super::lifecycle::{Lifecycle, Stage};
+
+/// What is waited for.
+const SUBJECTS: [&str; 5] = ["approval", "approve", "confirm", "permission", "consent"];
+/// That it has not come.
+const OPEN: [&str; 6] = ["pending", "await", "waiting", "request", "requir", "need"];
+/// What is longer is no such word.
+const WORD_BYTES_MAX: usize = 64;
+
+/// Upper and lower case are alike.
+fn has(text: &str, words: &[&str]) -> bool {
+    let text = text.as_bytes();
+    words
+        .iter()
+        .any(|word| text.windows(word.len()).any(|part| part.eq_ignore_ascii_case(word.as_bytes())))
+}
+
+/// Whether a word like `awaiting_approval` or `approval-requested` says that something waits.
+fn says_so(word: &str) -> bool {
+    word.len() <= WORD_BYTES_MAX && has(word, &SUBJECTS) && has(word, &OPEN)
+}
+
+/// Whether what is known of a call, an object, says that it waits.
+pub(super) fn waits(call: &Json) -> bool {
+    let mut waits = false;
+    json_each_member(call.as_str(), |key, value| {
+        if key.len().max(value.len()) > WORD_BYTES_MAX {
+            return;
+        }
+        let is_state = matches!(key, "status" | "state" | "phase");
+        waits |= match value.starts_with('"') {
+            true if is_state => says_so(value),
+            true => has(value, &OPEN) && has(key, &SUBJECTS),
+            false => value == "true" && has(key, &SUBJECTS) && has(key, &OPEN),
+        };
+    });
+    waits
+}
+
+/// A loop that begins to wait for approval does so for the calls that have been asked for: the one
+/// that it names, else all that are not begun.
+pub(super) fn transition(event: &Event, calls: &mut [Lifecycle]) {
+    let states = event.payload.find(["to_state", "reason"]);
+    if !states.into_iter().flatten().any(says_so) {
+        return;
+    }
+    let details = event.payload.get("details");
+    let named = details.map(|details| details.id_of("tool_call_id")).unwrap_or_default();
+    for call in calls.iter_mut().filter(|call| call.stage == Stage::Requested) {
+        if call.run == event.run && (named.is_empty() || call.call_id == named) {
+            call.stage = Stage::Waiting;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(text: &str) -> bool {
+        waits(&Json::parse(text).unwrap())
+    }
+
+    #[test]
+    fn hosts_say_in_many_ways_that_a_call_waits_for_approval() {
+        for waiting in [
+            r#"{"status": "awaiting_approval"}"#,
+            r#"{"status": "approval-requested"}"#,
+            r#"{"status": "requested", "requires_approval": true}"#,
+            r#"{"status": "requested", "approval": "pending"}"#,
+            r#"{"needsApproval": true}"#,
+            r#"{"state": "WAITING_FOR_CONFIRMATION"}"#,
+            r#"{"permission_status": "required"}"#,
+        ] {
+            assert!(says(waiting), "{waiting}");
+        }
+    }
+
+    #[test]
+    fn what_is_approved_refused_or_only_talks_of_approval_does_not_wait() {
+        for not in [
+            r#"{"status": "requested"}"#,
+            r#"{"status": "requested", "approval": "approved"}"#,
+            r#"{"status": "requested", "requires_approval": false}"#,
+            r#"{"status": "requested", "args": {"text": "awaiting approval"}}"#,
+            r#"{"status": "requested", "approved_by": "me"}"#,
+        ] {
+            assert!(!says(not), "{not}");
+        }
+    }
+}
