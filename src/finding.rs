@@ -105,6 +105,8 @@ codes! {
     ResultRecoveredFromLifecycle = "result_recovered_from_lifecycle",
     /// A call that waits for approval.
     PendingCall = "pending_call",
+    /// A call that ended in one way and then in another.
+    StatusConflict = "status_conflict",
     /// A message without text.
     EmptyContent = "empty_content",
     /// A compaction without its summary is not in force.

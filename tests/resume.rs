@@ -13,6 +13,9 @@
     reason = "a test"
 )]
 
+#[path = "support/strict.rs"]
+mod strict;
+
 use std::path::Path;
 
 use eventlog::event::{Event, Json, Text};
@@ -22,10 +25,11 @@ use eventlog::memory::{Item, SessionMemory};
 use eventlog::record::Recorder;
 use eventlog::resume::{
     self, ActiveCheckpoint, AllButWriters, Host, HostError, Provider, Reading, ResumeOptions,
-    Resumed, State, View, ViewEntry,
+    Resumed, State, ViewEntry,
 };
 use eventlog::{ErrorKind, EventLog};
 use serde_json::{Value, json};
+use strict::{check_anthropic, check_openai, check_view};
 
 /// A value in the encoding of the golden data: what JSON cannot say is an object with one key.
 fn encoded(value: &Json) -> Value {
@@ -251,118 +255,21 @@ fn applied_differences(resumed: &Resumed, expected: &Value) -> Vec<String> {
     }
 }
 
+/// The view is valid, also as the messages of each provider.
+fn check_all(resumed: &Resumed, what: &str) {
+    check_view(&resumed.view, what);
+    for memory_chars in [0, 500] {
+        check_anthropic(&resumed.messages(Provider::Anthropic, memory_chars), what);
+        check_openai(&resumed.messages(Provider::OpenAi, memory_chars), what);
+    }
+}
+
 fn a_session_with_everything(log: &EventLog) -> Resumed {
     let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
     recorder.message(0, Role::User, "hello").unwrap();
     let checkpoint = Json::parse(r#"{"runtime_state": {"read_cache": {"a": {}}}}"#).unwrap();
     recorder.checkpoint(1, &checkpoint).unwrap();
     resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap()
-}
-
-/// What Anthropic's API demands, of the messages alone.
-fn check_turns(messages: &[Value], what: &str) {
-    let mut asked: Vec<&Value> = Vec::new();
-    let mut ids = std::collections::HashSet::new();
-    let mut last = "";
-    for message in messages {
-        let role = message["role"].as_str().unwrap();
-        assert_ne!(role, last, "{what}: user and assistant take turns");
-        last = role;
-        let blocks = message["content"].as_array().unwrap();
-        assert!(!blocks.is_empty(), "{what}: an empty message");
-        let of = |kind: &str, key: &str| -> Vec<&Value> {
-            blocks.iter().filter(|b| b["type"] == kind).map(|b| &b[key]).collect()
-        };
-        assert_eq!(of("tool_result", "tool_use_id"), asked, "{what}: calls and their answers");
-        let first = blocks.iter().take(asked.len());
-        assert!(first.clone().all(|b| b["type"] == "tool_result"), "{what}: answers come first");
-        asked = of("tool_use", "id");
-        assert!(asked.iter().all(|id| ids.insert(id.as_str().unwrap())), "{what}: an id twice");
-        assert!(asked.is_empty() || role == "assistant");
-    }
-    assert!(asked.is_empty(), "{what}: a call without an answer");
-}
-
-#[test]
-fn the_memory_stands_behind_the_system_prompt_and_before_the_history() {
-    let dir = tempfile::tempdir().unwrap();
-    let log = EventLog::open(dir.path()).unwrap();
-    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
-    for (role, text) in [(Role::System, "rules"), (Role::User, "the goal"), (Role::Assistant, "ok")]
-    {
-        recorder.message(0, role, text).unwrap();
-    }
-    let resumed = resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap();
-    let messages = resumed.messages(Provider::OpenAi, 1000);
-    let roles: Vec<_> = messages.iter().map(|m| m["role"].as_str().unwrap()).collect();
-    assert_eq!(roles, ["system", "system", "user", "assistant"]);
-    assert_eq!(messages[1]["content"], resumed.memory.render(1000));
-    assert_eq!(resumed.messages(Provider::OpenAi, 0).len(), 3);
-    let turns = resumed.messages(Provider::Anthropic, 1000);
-    check_turns(&turns, "memory");
-    assert_eq!(turns[0]["content"].as_array().unwrap().len(), 3);
-}
-
-#[test]
-fn nul_in_a_compactions_summary_or_in_reasoning_is_replaced_and_reported() {
-    let dir = tempfile::tempdir().unwrap();
-    let log = EventLog::open(dir.path()).unwrap();
-    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
-    recorder.message(0, Role::User, "a").unwrap();
-    let compaction = r#"{"summary": "b\u0000", "retain_start_idx": 1, "messages_compacted": 1}"#;
-    recorder.checkpoint(1, &Json::parse(compaction).unwrap()).unwrap();
-    let thought = Json::parse(r#"{"reasoning_content": "c\u0000"}"#).unwrap();
-    recorder.message_with(1, Role::Assistant, "d", &thought).unwrap();
-    let view =
-        resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap().view;
-    let text = serde_json::to_string(&view.entries).unwrap();
-    assert!(text.contains("b\u{FFFD}") && text.contains("c\u{FFFD}"), "{text}");
-    let found = view.findings.iter().filter(|f| f.code.name() == "nul_in_string");
-    assert_eq!(found.count(), 2);
-}
-
-#[test]
-fn calls_have_ids_and_arguments_that_anthropic_takes() {
-    let dir = tempfile::tempdir().unwrap();
-    let log = EventLog::open(dir.path()).unwrap();
-    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
-    for arguments in [r#"{"path": "x"}"#, r#""{\"path\": \"x\"}""#, r#""{torn""#, r#""""#] {
-        let calls = format!(
-            r#"{{"tool_calls": [{{"id": "a.1", "name": "R", "arguments": {arguments}}}]}}"#
-        );
-        let calls = Json::parse(&calls).unwrap();
-        recorder.message_with(1, Role::Assistant, "", &calls).unwrap();
-    }
-    let resumed = resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap();
-    let turns = resumed.messages(Provider::Anthropic, 0);
-    check_turns(&turns, "ids");
-    let calls = turns.iter().filter(|turn| turn["role"] == "assistant");
-    let calls: Vec<_> =
-        calls.map(|t| (&t["content"][0]["id"], &t["content"][0]["input"])).collect();
-    let path = json!({"path": "x"});
-    let torn = json!({"arguments": "{torn"});
-    assert_eq!(calls[0], (&json!("a_1"), &path));
-    assert_eq!(calls[1], (&json!("a_1-2"), &path));
-    assert_eq!(calls[2], (&json!("a_1-3"), &torn));
-    assert_eq!(calls[3], (&json!("a_1-4"), &json!({})));
-}
-
-#[test]
-fn answers_to_parallel_calls_are_one_turn() {
-    let dir = tempfile::tempdir().unwrap();
-    let log = EventLog::open(dir.path()).unwrap();
-    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
-    recorder.message(0, Role::User, "go").unwrap();
-    let calls = r#"{"tool_calls": [{"id": "a", "name": "Read"}, {"id": "b", "name": "Edit", "arguments": "{torn"}]}"#;
-    let calls = Json::parse(calls).unwrap();
-    recorder.message_with(1, Role::Assistant, "", &calls).unwrap();
-    recorder.message(1, Role::User, "and?").unwrap();
-    let resumed = resume::resume(&log.snapshot().unwrap(), "s", &ResumeOptions::default()).unwrap();
-    let turns = resumed.messages(Provider::Anthropic, 0);
-    check_turns(&turns, "parallel");
-    assert_eq!(turns.len(), 3);
-    assert_eq!(turns[2]["content"].as_array().unwrap().len(), 3);
-    assert_eq!(resumed.messages(Provider::OpenAi, 0).len(), 5);
 }
 
 #[test]
@@ -428,8 +335,7 @@ fn the_state_in_the_originals_reading_is_the_originals() {
         if load.get("error").is_none() {
             let resumed = resume::resume(&snapshot, &id, &options).unwrap();
             assert_eq!(load["run_id"], resumed.run.as_str(), "{name}");
-            check(&resumed.view, name);
-            check_turns(&resumed.messages(Provider::Anthropic, 500), name);
+            check_all(&resumed, name);
             wrong.extend(memory_differences(&log, &id, &session["memory"]["rebuild"]));
             wrong.extend(differences(&resumed.state, load));
             wrong.extend(applied_differences(&resumed, &session["applied"]));
@@ -501,32 +407,6 @@ fn is_as_said(entry: &ViewEntry, said: &str) -> bool {
     }
 }
 
-/// What a strict provider demands of a history.
-fn check(view: &View, what: &str) {
-    let messages: Vec<&ViewEntry> = view
-        .entries
-        .iter()
-        .filter(|e| matches!(e, ViewEntry::Message { .. } | ViewEntry::Answer { .. }))
-        .collect();
-    let mut open: std::collections::VecDeque<&str> = [].into();
-    for entry in messages {
-        match entry {
-            ViewEntry::Answer { tool_call_id, content, .. } => {
-                assert_eq!(open.pop_front(), Some(tool_call_id.as_str()), "{what}: in order");
-                assert!(!content.is_empty(), "{what}: an empty answer");
-            }
-            ViewEntry::Message { content, tool_calls, .. } => {
-                assert!(open.is_empty(), "{what}: {open:?} have no answer");
-                assert!(!content.trim().is_empty() || !tool_calls.is_empty(), "{what}: empty");
-                assert!(!content.contains('\0'), "{what}");
-                open.extend(tool_calls.iter().map(|call| call.id.as_str()));
-            }
-            _ => {}
-        }
-    }
-    assert!(open.is_empty(), "{what}: {open:?} have no answer at the end");
-}
-
 #[test]
 fn the_views_of_all_cases_are_what_they_say_and_valid() {
     let Some(cases) = std::env::var_os("EVENTLOG_CASES") else {
@@ -548,8 +428,8 @@ fn the_views_of_all_cases_are_what_they_say_and_valid() {
         let id = report.session.unwrap();
         let snapshot = log.snapshot().unwrap();
         let resumed = resume::resume(&snapshot, &id, &ResumeOptions::default()).unwrap();
-        check(&resumed.view, &name);
-        check_turns(&resumed.messages(Provider::Anthropic, 500), &name);
+        check_all(&resumed, &name);
+        assert_eq!(resume::view(&snapshot, &id).unwrap(), resumed.view, "{name}");
         let again = resume::resume(&snapshot, &id, &ResumeOptions::default()).unwrap();
         assert_eq!(resumed.view.digest(), again.view.digest(), "{name}");
         let mut wrong = Vec::new();

@@ -8,13 +8,17 @@
     reason = "a test"
 )]
 
+#[path = "support/strict.rs"]
+mod strict;
+
 use eventlog::event::{Json, NewEvent, ToolStatus};
 use eventlog::format::Role;
 use eventlog::io::{Dir, OpenMode, StdDir};
 use eventlog::jsonl::{self, ImportOptions};
-use eventlog::resume::{Provider, ResumeOptions, Resumed, ViewEntry, resume};
+use eventlog::resume::{Provider, ResumeOptions, Resumed, resume, view};
 use eventlog::{EventLog, Kind};
 use proptest::prelude::*;
+use strict::{check_anthropic, check_openai, check_view};
 
 /// Few ids, so that they collide.
 fn id() -> impl Strategy<Value = String> {
@@ -65,34 +69,10 @@ fn event() -> impl Strategy<Value = NewEvent> {
     (of_run, 1..3u8).prop_map(|(event, run)| event.run(&format!("run-{run}")))
 }
 
-/// Each call is answered once, directly behind its message, in order; nothing else is an answer, and
-/// nothing is empty.
 fn check(resumed: &Resumed) {
-    let mut open: Vec<&str> = Vec::new();
-    let mut ids = std::collections::HashSet::new();
-    for entry in &resumed.view.entries {
-        match entry {
-            ViewEntry::Answer { tool_call_id, content, .. } => {
-                assert_eq!(open.first(), Some(&tool_call_id.as_str()));
-                open.remove(0);
-                assert!(!content.is_empty() && !content.contains('\0'));
-            }
-            ViewEntry::Message { role, content, tool_calls, .. } => {
-                assert!(open.is_empty(), "{open:?} are not answered");
-                assert_ne!(role, "developer");
-                assert!(!tool_calls.is_empty() || !content.trim().is_empty());
-                assert!(!content.contains('\0'));
-                open = tool_calls.iter().map(|call| call.id.as_str()).collect();
-                assert!(open.iter().all(|id| !id.is_empty()));
-                ids.extend(open.iter().copied());
-            }
-            _ => {}
-        }
-    }
-    assert!(open.is_empty());
-    for provider in [Provider::OpenAi, Provider::Anthropic] {
-        assert!(resumed.messages(provider, 100).iter().all(|message| message["role"].is_string()));
-    }
+    check_view(&resumed.view, "random");
+    check_openai(&resumed.messages(Provider::OpenAi, 100), "random");
+    check_anthropic(&resumed.messages(Provider::Anthropic, 0), "random");
 }
 
 fn resumed(log: &EventLog) -> Resumed {
@@ -127,6 +107,7 @@ proptest! {
         let head = log.session("s").unwrap().head();
         let first = resumed(&log);
         check(&first);
+        prop_assert_eq!(&view(&log.snapshot().unwrap(), "s").unwrap(), &first.view);
         // The log is as it was, and so is what comes out of it.
         prop_assert_eq!(log.session("s").unwrap().head(), head);
         let mut exported = Vec::new();

@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use super::Text;
+use crate::format::write::{Spacing, respaced};
 use crate::format::{
     Notes, json_each_member, json_each_member_and, json_elements, json_member, json_members,
     json_scalar_text, json_text,
@@ -159,6 +160,32 @@ impl Json {
     /// The text of a string; each lone surrogate becomes U+FFFD.
     pub fn text(&self) -> Option<Text> {
         if self.0.starts_with('"') { json_text(&self.0).map(|text| self.0.cow(text)) } else { None }
+    }
+
+    /// What a message's content says: a string's text; of a list of text blocks their texts, one
+    /// below the other; of anything else but `null` its JSON.
+    pub(crate) fn shown(&self) -> Text {
+        if self.is_null() {
+            return Text::EMPTY;
+        }
+        if let Some(text) = self.text() {
+            return text;
+        }
+        let block = |block: Json| match &*block.id_of("type") {
+            "text" => block.get("text").and_then(|text| text.text()),
+            _ => None,
+        };
+        let blocks = self.elements().into_iter().map(block).collect::<Option<Vec<Text>>>();
+        match blocks.filter(|blocks| !blocks.is_empty()) {
+            Some(blocks) => blocks.join("\n").into(),
+            None => respaced(&self.0, Spacing::Spaced).into(),
+        }
+    }
+
+    /// The value with U+FFFD in the place of NUL and of half a surrogate pair, and `null` in that of
+    /// a number that is not finite; `None` where there is nothing of the kind.
+    pub(crate) fn made_safe(&self) -> Option<Json> {
+        crate::format::write::made_safe(&self.0).map(Json::raw)
     }
 
     /// The text of a string or a number, nothing for anything that counts as empty.

@@ -102,7 +102,7 @@ impl PartialEq for Event {
         self.id == other.id
             && self.kind == other.kind
             && self.time == other.time
-            && self.run == other.run
+            && (&self.run, self.step) == (&other.run, other.step)
             && self.payload == other.payload
     }
 }

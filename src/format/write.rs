@@ -147,6 +147,51 @@ pub(crate) fn respaced(json: &str, spacing: Spacing) -> String {
     out
 }
 
+/// JSON with U+FFFD in the place of escapes of NUL and of half a surrogate pair, and `null` in that
+/// of a number that is not finite; `None` where there is nothing of the kind.
+pub(crate) fn made_safe(json: &str) -> Option<String> {
+    let suspicious = ["\\u", "NaN", "Infinity"].iter().any(|sign| json.contains(sign));
+    if !suspicious {
+        return None;
+    }
+    let (mut out, mut changed) = (String::with_capacity(json.len()), false);
+    let (mut rest, mut in_string) = (json, false);
+    while let Some(c) = rest.chars().next() {
+        let (len, instead) = match (in_string, c) {
+            (true, '\\') => escape(rest),
+            (false, 'N' | 'I' | '-') => {
+                let not_finite = ["NaN", "Infinity", "-Infinity"];
+                let found = not_finite.into_iter().find(|name| rest.starts_with(name));
+                found.map_or((c.len_utf8(), None), |name| (name.len(), Some("null")))
+            }
+            _ => {
+                in_string ^= c == '"';
+                (c.len_utf8(), None)
+            }
+        };
+        let (part, after) = rest.split_at(len.min(rest.len()));
+        changed |= instead.is_some();
+        out.push_str(instead.unwrap_or(part));
+        rest = after;
+    }
+    changed.then_some(out)
+}
+
+/// How long the escape at the beginning of `rest` is, and what stands in its place if strict readers
+/// refuse it.
+fn escape(rest: &str) -> (usize, Option<&'static str>) {
+    let unit = |at: usize| {
+        let digits = rest.get(at..)?.strip_prefix("\\u")?.get(..4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    match (unit(0), unit(6)) {
+        (None, _) => (rest.chars().take(2).map(char::len_utf8).sum(), None),
+        (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (12, None),
+        (Some(0 | 0xD800..=0xDFFF), _) => (6, Some("\\ufffd")),
+        (Some(_), _) => (6, None),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +221,26 @@ mod tests {
         }
         let value = serde_json::json!({"a": [1, 1e16, "ä"], "b": {}, "c": []});
         assert_eq!(spaced(&value), r#"{"a": [1, 1e+16, "ä"], "b": {}, "c": []}"#);
+    }
+
+    #[test]
+    fn what_strict_readers_refuse_is_replaced_and_nothing_else() {
+        for (text, safe) in [
+            (
+                r#"{"a": NaN, "b": [-Infinity, Infinity, -1]}"#,
+                r#"{"a": null, "b": [null, null, -1]}"#,
+            ),
+            (
+                r#"["\ud83d\ude00\ud83d", "\ude00x\u0000"]"#,
+                r#"["\ud83d\ude00\ufffd", "\ufffdx\ufffd"]"#,
+            ),
+            (r#"{"\ud800": "\\ud800 NaN \"Infinity"}"#, r#"{"\ufffd": "\\ud800 NaN \"Infinity"}"#),
+        ] {
+            assert_eq!(made_safe(text).as_deref(), Some(safe));
+        }
+        for fine in [r#"{"a": "\\ud800 \u00e9 NaN", "b": -1}"#, r#"["\ud83d\ude00"]"#, "\"\\u"] {
+            assert_eq!(made_safe(fine), None, "{fine}");
+        }
     }
 
     #[test]

@@ -4,14 +4,13 @@
 //! does: which statuses occur counts, not their order. [`Reading::Default`] attaches facts to the
 //! open call of an id, in order: when an id is used again, a second, unfinished call is
 //! uncertain, never a success, and what comes after the end of a call does not change its end. A
-//! call that waits for somebody's approval is known as one.
-
-use std::collections::HashMap;
+//! fact that stands there twice, byte for byte, is one. A call that waits for somebody's approval is
+//! known as one.
 
 use crate::entry::{Kind, Seq};
 use crate::event::{Event, Json, Text, ToolFact};
 
-use super::approval;
+use super::{Map, approval};
 
 /// How lifecycle facts are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +73,10 @@ pub struct Lifecycle {
     pub step: i64,
     /// Its first and its last fact.
     pub seqs: (Seq, Seq),
+    /// A fact that tells of another end than the one before it.
+    pub other_end: Option<Seq>,
+    asked: bool,
+    begun: bool,
 }
 
 fn stage_of(status: &str, payload: &Json, reading: Reading) -> Stage {
@@ -93,7 +96,8 @@ fn stage_of(status: &str, payload: &Json, reading: Reading) -> Stage {
 pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
     let mut calls: Vec<Lifecycle> = Vec::new();
     // The latest call of a run and an id.
-    let mut latest: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut latest: Map<(&str, &str), usize> = Map::default();
+    let mut seen = Seen::default();
     for event in events {
         match event.kind {
             Kind::ToolLifecycle => {}
@@ -103,66 +107,161 @@ pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
             }
             _ => continue,
         }
-        let ToolFact { call_id, status, tool } = event.tool();
-        if call_id.is_empty() {
+        let ToolFact { call_id, status, .. } = event.tool();
+        if call_id.is_empty() || (reading == Reading::Default && seen.add(event)) {
             continue;
         }
         let stage = stage_of(status, &event.payload, reading);
         let key = (&*event.run, &**call_id);
         let known = latest.get(&key).copied().and_then(|index| calls.get_mut(index));
-        let open = known.filter(|call| reading == Reading::Original || belongs(stage, call));
-        let Some(call) = open else {
-            latest.insert(key, calls.len());
-            calls.push(Lifecycle {
-                run: event.run.clone(),
-                call_id: call_id.clone(),
-                tool: tool.clone(),
-                stage,
-                payload: event.payload.clone(),
-                step: event.step,
-                seqs: (event.seq, event.seq),
-            });
-            continue;
-        };
-        if !tool.is_empty() {
-            call.tool = tool.clone();
+        match known.filter(|call| reading == Reading::Original || call.takes(stage)) {
+            Some(call) => call.add(event, stage, reading),
+            None => {
+                latest.insert(key, calls.len());
+                calls.push(Lifecycle::begin(event, stage));
+            }
         }
-        call.seqs.1 = event.seq;
-        // In the default reading the end of a call keeps its result.
-        let ended = call.stage >= Stage::Failed;
-        if reading == Reading::Original || !ended {
-            call.payload = event.payload.clone();
-            call.step = event.step;
-        }
-        call.stage =
-            call.stage.max(if ended && reading == Reading::Default { call.stage } else { stage });
     }
     calls
 }
 
-/// Calls by run and id, in order.
-pub(super) struct ByCall<'c>(HashMap<(&'c str, &'c str), Vec<&'c Lifecycle>>);
-
-impl<'c> ByCall<'c> {
-    pub(super) fn new(calls: &'c [Lifecycle]) -> ByCall<'c> {
-        let mut by_call: HashMap<(&str, &str), Vec<&Lifecycle>> = HashMap::new();
-        for call in calls {
-            by_call.entry((&call.run, &call.call_id)).or_default().push(call);
+impl Lifecycle {
+    fn begin(event: &Event, stage: Stage) -> Lifecycle {
+        let ToolFact { call_id, tool, .. } = event.tool();
+        Lifecycle {
+            run: event.run.clone(),
+            call_id: call_id.clone(),
+            tool: tool.clone(),
+            stage,
+            payload: event.payload.clone(),
+            step: event.step,
+            seqs: (event.seq, event.seq),
+            other_end: None,
+            asked: matches!(stage, Stage::Requested | Stage::Waiting),
+            begun: stage == Stage::Started,
         }
-        ByCall(by_call)
     }
 
-    /// The n-th call of this id in this run, from 0.
-    pub(super) fn nth(&self, run: &str, id: &str, n: usize) -> Option<&'c Lifecycle> {
-        self.0.get(&(run, id))?.get(n).copied()
+    /// Whether a fact can be one of this call, or is the first of another call with the same id.
+    fn takes(&self, stage: Stage) -> bool {
+        let open = self.stage < Stage::Failed;
+        match stage {
+            Stage::Unknown | Stage::Failed | Stage::Completed => true,
+            // Facts may stand in the wrong order; a second request behind a beginning is no such.
+            Stage::Requested | Stage::Waiting => open && !(self.asked && self.begun),
+            Stage::Started => open,
+        }
+    }
+
+    fn add(&mut self, event: &Event, stage: Stage, reading: Reading) {
+        let tool = &event.tool().tool;
+        if !tool.is_empty() {
+            self.tool = tool.clone();
+        }
+        self.seqs.1 = event.seq;
+        self.asked |= matches!(stage, Stage::Requested | Stage::Waiting);
+        self.begun |= stage == Stage::Started;
+        // In the default reading the end of a call keeps its result.
+        let ended = self.stage >= Stage::Failed && reading == Reading::Default;
+        if ended {
+            if stage >= Stage::Failed && stage != self.stage {
+                self.other_end = Some(event.seq);
+            }
+            return;
+        }
+        // So does a beginning, against a request that comes too late.
+        if reading == Reading::Original || stage >= self.stage || stage == Stage::Unknown {
+            self.payload = event.payload.clone();
+            self.step = event.step;
+        }
+        self.stage = self.stage.max(stage);
     }
 }
 
-/// Whether a fact can be one of this call, or is the first of another call with the same id.
-fn belongs(stage: Stage, call: &Lifecycle) -> bool {
-    match stage {
-        Stage::Unknown | Stage::Failed | Stage::Completed => true,
-        Stage::Requested | Stage::Waiting => call.stage <= Stage::Waiting,
-        Stage::Started => call.stage <= Stage::Started,
+/// Records by id, to tell one that is there twice.
+#[derive(Default)]
+pub(super) struct Seen<'e> {
+    first: Map<&'e str, &'e Event>,
+    others: Map<&'e str, Vec<&'e Event>>,
+}
+
+impl<'e> Seen<'e> {
+    /// Takes a record in, and returns whether an equal one was there.
+    pub(super) fn add(&mut self, event: &'e Event) -> bool {
+        if event.id.is_empty() {
+            return false;
+        }
+        let first = *self.first.entry(&event.id).or_insert(event);
+        if first.seq == event.seq {
+            return false;
+        }
+        let others = self.others.entry(&event.id).or_default();
+        let known = first == event || others.contains(&event);
+        others.push(event);
+        known
+    }
+
+    pub(super) fn has(&self, id: &str) -> bool {
+        self.first.contains_key(id)
+    }
+}
+
+/// Which lifecycle is that of which call of a message.
+pub(super) struct Attached<'c>(Map<(&'c str, &'c str), Known<'c>>);
+
+/// What is known of an id in a run.
+#[derive(Default)]
+struct Known<'c> {
+    /// The messages that make calls of it, how many each, and the lifecycles of these.
+    messages: Vec<(Seq, usize, Vec<&'c Lifecycle>)>,
+    /// All lifecycles.
+    all: Vec<&'c Lifecycle>,
+}
+
+impl<'c> Attached<'c> {
+    /// `made` are the calls of all messages, in order: run, id, and the message's seq.
+    pub(super) fn new(
+        calls: &'c [Lifecycle],
+        made: impl Iterator<Item = (&'c str, &'c str, Seq)>,
+    ) -> Attached<'c> {
+        let mut known: Map<(&str, &str), Known<'_>> = Map::default();
+        for call in calls {
+            known.entry((&call.run, &call.call_id)).or_default().all.push(call);
+        }
+        for (run, id, seq) in made {
+            let Some(known) = known.get_mut(&(run, id)) else { continue };
+            match known.messages.last_mut() {
+                Some((last, count, _)) if *last == seq => *count += 1,
+                _ => known.messages.push((seq, 1, Vec::new())),
+            }
+        }
+        for known in known.values_mut() {
+            for call in &known.all {
+                // A lifecycle goes on behind the message that makes its call; one that ended before
+                // the first is that one's, for want of another.
+                let behind = known.messages.partition_point(|(seq, ..)| *seq < call.seqs.1);
+                if let Some((.., calls)) = known.messages.get_mut(behind.saturating_sub(1)) {
+                    calls.push(call);
+                }
+            }
+        }
+        Attached(known)
+    }
+
+    /// The lifecycle of the `n`-th call of this id in the message `seq`. Of several attempts it is
+    /// the last.
+    pub(super) fn of(&self, run: &str, id: &str, seq: Seq, n: usize) -> Option<&'c Lifecycle> {
+        let known = self.0.get(&(run, id))?;
+        let at = known.messages.binary_search_by_key(&seq, |(seq, ..)| *seq).ok()?;
+        let (_, count, calls) = known.messages.get(at)?;
+        match n + 1 < *count || calls.len() <= n {
+            true => calls.get(n).copied(),
+            false => calls.last().copied(),
+        }
+    }
+
+    /// The first lifecycle of this id, whatever message made the call.
+    pub(super) fn first(&self, run: &str, id: &str) -> Option<&'c Lifecycle> {
+        self.0.get(&(run, id))?.all.first().copied()
     }
 }

@@ -3,7 +3,8 @@
 //! * `lifecycle`: what became of the tool calls; `approval`: which wait for somebody; `observe`: the
 //!   answer in place of a missing one.
 //! * `state`: history, loop, checkpoint, calls, as the host had them.
-//! * `view`: what to send to the model; `start`: where that begins.
+//! * `view`: what to send to the model; `start`: where that begins; `pairs`: which answer is that of
+//!   which call.
 //! * `provider`: the view as the messages of a provider's API.
 //! * `policy`: which calls may be made again.
 //! * `host`: handing it over to the program that goes on.
@@ -12,6 +13,7 @@ mod approval;
 mod host;
 mod lifecycle;
 mod observe;
+mod pairs;
 mod policy;
 mod provider;
 mod start;
@@ -33,9 +35,12 @@ pub use host::{ActiveCheckpoint, Applied, Host, HostError};
 pub use lifecycle::{Lifecycle, Reading, Stage};
 pub use observe::Synthetic;
 pub use policy::{AllButWriters, ReadOnlyTools, ReplayPolicy};
-pub use provider::Provider;
+pub use provider::{MessageOptions, Provider};
 pub use state::{LoopState, Message, PendingCall, State, Transition, UncertainAction};
 pub use view::{View, ViewCall, ViewEntry};
+
+/// By ids, of which a session may have very many.
+type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
 
 /// How to resume.
 #[non_exhaustive]

@@ -92,7 +92,8 @@ fn failure(payload: &Json, reading: Reading) -> Option<String> {
     let error = error.map(as_text).filter(|error| !error.is_empty());
     let in_result = || {
         let error = payload.get("result")?.get("error")?;
-        Some(as_text(error.get("message").unwrap_or(error)))
+        let message = error.get("message").filter(|message| !message.is_null());
+        Some(as_text(message.unwrap_or(error))).filter(|message| !message.trim().is_empty())
     };
     match reading {
         Reading::Original => error,

@@ -1,16 +1,19 @@
 //! Where the view begins: at the last compaction that is valid.
 //!
 //! A compaction is valid when there is a summary for what it leaves out. One without is reported,
-//! and the history before it is kept. Asked of events in memory, or of the log's index, which reads
+//! and the history before it is kept. Where it would cut an answer from its call, the view begins
+//! with the call. Asked of events in memory, or of the log's index, which reads
 //! a few events however long the session is.
 
 use std::collections::HashSet;
 
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
-use crate::event::{Event, Json, Text};
+use crate::event::{Event, Text};
 use crate::finding::{Code, Finding};
 use crate::log::{Position, SessionInfo, Snapshot};
+
+use super::view::is_blank;
 
 /// The ids of the records before the view, looked through from the last on, only as far as needed.
 pub(super) struct Earlier<I> {
@@ -58,7 +61,12 @@ pub(super) trait Numbered {
     fn message_behind(&mut self, seq: Seq) -> Result<Option<Event>>;
     /// The `n`-th message.
     fn message(&mut self, n: u64) -> Result<Option<Event>>;
+    /// How many messages stand before the event `seq`.
+    fn messages_before(&mut self, seq: Seq) -> Result<u64>;
 }
+
+/// How many messages around a cut are looked at for calls and their answers.
+const NEAR: u64 = 64;
 
 impl Start {
     pub(super) fn find(events: &mut dyn Numbered) -> Result<Start> {
@@ -85,11 +93,16 @@ impl Start {
         boundary: &Event,
     ) -> Result<Option<Seq>> {
         let next = events.message_behind(boundary.seq)?;
-        if next.is_some_and(|next| matches!(&*next.said().by, "system" | "summary")) {
-            return Ok(Some(boundary.seq + 1));
+        let is_summary = |next: &Event| {
+            matches!(&*next.said().by, "system" | "summary") && !is_blank(&next.said().text())
+        };
+        if !next.is_some_and(|next| is_summary(&next)) {
+            self.note_void(boundary);
+            return Ok(None);
         }
-        self.note_void(boundary);
-        Ok(None)
+        let first = events.messages_before(boundary.seq)?;
+        let with_calls = self.with_calls(events, boundary, first)?;
+        Ok(Some(with_calls.unwrap_or(boundary.seq + 1)))
     }
 
     /// A checkpoint has its summary with it, and the number of the first message that is kept.
@@ -99,33 +112,76 @@ impl Start {
         checkpoint: &Event,
     ) -> Result<Option<Seq>> {
         let payload = &checkpoint.payload;
-        let number = |key| payload.get(key).and_then(|n| n.as_str().parse::<f64>().ok());
+        let mut number = |key: &str| {
+            let value = payload.get(key).filter(|value| !value.is_null())?;
+            let number = value.as_str().parse::<f64>().ok().filter(|number| number.is_finite());
+            if number.is_none() {
+                let message = format!("{key:?} is no number and counts as not given");
+                self.note(Code::SchemaMismatch, checkpoint, &message);
+            }
+            number
+        };
         let compacted = number("messages_compacted").is_some_and(|count| count >= 1.0);
         let retained = number("retain_start_idx").filter(|index| compacted && *index >= 0.0);
         let Some(retained) = retained else { return Ok(None) };
-        let mut retained = retained as u64;
-        let mut before = |n: u64| -> Result<Option<Event>> {
-            Ok(events.message(n)?.filter(|message| message.seq < checkpoint.seq))
-        };
-        let mut first = before(retained)?;
-        let summary = payload.get("summary").as_ref().and_then(Json::text).unwrap_or_default();
-        // Keeping none of the messages is a compaction, keeping what is not there is none.
-        let exists = first.is_some() || retained == 0 || before(retained - 1)?.is_some();
-        if summary.trim().is_empty() || !exists {
+        let retained = retained as u64;
+        let summary = payload.get("summary").map(|summary| summary.shown()).unwrap_or_default();
+        let there = events.messages_before(checkpoint.seq)?;
+        if is_blank(&summary) || retained > there {
             self.note_void(checkpoint);
             return Ok(None);
         }
-        // An answer is not cut from its call.
-        let answers = |event: &Option<Event>| event.as_ref().is_some_and(|e| e.said().by == "tool");
-        if answers(&first) {
-            let message = "a compaction that cuts answers from their calls: both are kept";
-            self.note(Code::CompactionSplitsPair, checkpoint, message);
-            while retained > 0 && answers(&first) {
-                retained -= 1;
-                first = before(retained)?;
+        if let Some(from) = self.with_calls(events, checkpoint, retained)? {
+            return Ok(Some(from));
+        }
+        let first = if retained < there { events.message(retained)? } else { None };
+        Ok(Some(first.map_or(checkpoint.seq, |first| first.seq)))
+    }
+
+    /// The message with the first call that an answer from the message number `first` on belongs to,
+    /// where that call stands before it.
+    fn with_calls(
+        &mut self,
+        events: &mut dyn Numbered,
+        compaction: &Event,
+        first: u64,
+    ) -> Result<Option<Seq>> {
+        // Answers behind the cut whose calls are not.
+        let (mut made, mut wanted): (HashSet<Text>, HashSet<Text>) = Default::default();
+        for n in first..first.saturating_add(NEAR) {
+            let Some(message) = events.message(n)? else { break };
+            let said = message.said();
+            made.extend(said.calls().into_iter().map(|call| call.id));
+            let id = said.metadata.id_of("tool_call_id");
+            if said.by == "tool" && !made.contains(&id) {
+                wanted.insert(id);
             }
         }
-        Ok(Some(first.map_or(checkpoint.seq, |first| first.seq)))
+        let mut from = None;
+        let mut answered: HashSet<Text> = HashSet::new();
+        for n in (first.saturating_sub(NEAR)..first).rev() {
+            if wanted.is_empty() {
+                break;
+            }
+            let Some(message) = events.message(n)? else { break };
+            let said = message.said();
+            if said.by == "tool" {
+                answered.insert(said.metadata.id_of("tool_call_id"));
+            }
+            for call in said.calls() {
+                // One that has its answer before the cut wants no other.
+                if !answered.remove(&call.id) && wanted.remove(&call.id) {
+                    from = Some(message.seq);
+                } else {
+                    wanted.remove(&call.id);
+                }
+            }
+        }
+        if from.is_some() {
+            let message = "a compaction that cuts answers from their calls: both are kept";
+            self.note(Code::CompactionSplitsPair, compaction, message);
+        }
+        Ok(from)
     }
 
     fn note_void(&mut self, event: &Event) {
@@ -178,6 +234,12 @@ impl Numbered for InMemory<'_> {
     fn message(&mut self, n: u64) -> Result<Option<Event>> {
         Ok(self.get(usize::try_from(n).ok().and_then(|n| self.messages.get(n))))
     }
+
+    fn messages_before(&mut self, seq: Seq) -> Result<u64> {
+        let before =
+            |index: &usize| self.events.get(*index).is_some_and(|message| message.seq < seq);
+        Ok(self.messages.partition_point(before) as u64)
+    }
 }
 
 /// Events in the log.
@@ -216,5 +278,18 @@ impl Numbered for Indexed<'_> {
             return Ok(None);
         }
         self.at(Position::Message(n))
+    }
+
+    fn messages_before(&mut self, seq: Seq) -> Result<u64> {
+        // By halves: each question reads an event or two.
+        let (mut low, mut high) = (0, self.session.count(Kind::Message));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.snapshot.find(&self.session.id, Position::Message(middle))? {
+                Some(at) if at < seq => low = middle + 1,
+                _ => high = middle,
+            }
+        }
+        Ok(low)
     }
 }

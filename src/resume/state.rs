@@ -1,13 +1,12 @@
 //! The state of a session as its host resumes it.
 
-use std::collections::HashMap;
-
 use serde::Serialize;
 
 use crate::entry::{Kind, Seq};
-use crate::event::{Event, Json, Text};
+use crate::event::{Call, Event, Json, Text};
 
-use super::lifecycle::{ByCall, Lifecycle, Reading, Stage};
+use super::Map;
+use super::lifecycle::{Attached, Lifecycle, Reading, Stage};
 use super::observe::{Synthetic, observation};
 use super::policy::ReplayPolicy;
 
@@ -210,7 +209,7 @@ impl State {
 #[derive(Default)]
 struct Results {
     pairs: Vec<(Text, Json)>,
-    places: HashMap<Text, usize>,
+    places: Map<Text, usize>,
 }
 
 impl Results {
@@ -242,7 +241,7 @@ fn transition(event: &Event) -> Transition {
 
 fn terminal_by_run(events: &[Event]) -> Vec<(Text, Option<Json>)> {
     let mut runs: Vec<(Text, Option<Json>)> = Vec::new();
-    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut places: Map<&str, usize> = Map::default();
     let mut latest: Option<(&Text, usize)> = None;
     for event in events {
         let place = match latest.filter(|(run, _)| **run == event.run) {
@@ -276,57 +275,86 @@ fn runtime_state<'e>(checkpoints: impl Iterator<Item = &'e Event>) -> Json {
 /// The messages, and behind the answers that directly follow a message with calls one for each call
 /// that has none there.
 fn history(events: &[Event], calls: &[Lifecycle], reading: Reading) -> Vec<Message> {
-    let messages = events.iter().filter(|event| event.kind == Kind::Message);
-    let messages: Vec<&Event> = messages.collect();
-    let mut history = Vec::with_capacity(messages.len());
-    // How many messages have made a call of this id in this run.
-    let mut made: HashMap<(&str, Text), usize> = HashMap::new();
-    let known_calls = ByCall::new(calls);
+    let messages: Vec<&Event> = events.iter().filter(|event| event.kind == Kind::Message).collect();
+    let asking = |event: &&Event| match event.said().by == "assistant" {
+        true => event.said().calls(),
+        false => Vec::new(),
+    };
+    let made: Vec<Vec<Call>> = messages.iter().map(asking).collect();
+    let all = messages.iter().zip(&made).flat_map(|(message, made)| {
+        made.iter().map(|call| (&*message.run, &*call.id, message.seq))
+    });
+    let known_calls = Attached::new(calls, all);
+    let mut history = History { messages: Vec::with_capacity(messages.len()), bare: None };
     let mut rest = messages.as_slice();
+    let mut made = made.iter();
     while let Some((message, after)) = rest.split_first() {
-        history.push(as_message(message));
+        history.push(message);
         rest = after;
-        if message.said().by != "assistant" {
-            continue;
-        }
-        let made_calls = message.said().calls();
+        let made_calls = made.next().map(Vec::as_slice).unwrap_or_default();
         if made_calls.is_empty() {
             continue;
         }
         let row = rest.iter().take_while(|event| event.said().by == "tool").count();
         let (answers, after) = rest.split_at(row);
         rest = after;
-        history.extend(answers.iter().map(|answer| as_message(answer)));
+        made = made.as_slice().get(row..).unwrap_or_default().iter();
+        answers.iter().for_each(|answer| history.push(answer));
         let id_of = |answer: &&Event| answer.said().metadata.id_of("tool_call_id");
         let answered: Vec<Text> = answers.iter().map(id_of).collect();
-        for call in made_calls {
-            let count = made.entry((&message.run, call.id.clone())).or_default();
-            let nth = std::mem::replace(count, *count + 1);
+        for (n, call) in made_calls.iter().enumerate() {
             if call.id.is_empty() || answered.contains(&call.id) {
                 continue;
             }
-            let nth = if reading == Reading::Original { 0 } else { nth };
-            let known = known_calls.nth(&message.run, &call.id, nth);
-            let (content, _): (String, Synthetic) = observation(known, reading);
-            let tool = known.map(|call| call.tool.clone()).filter(|tool| !tool.is_empty());
-            let tool = tool.unwrap_or(call.name);
-            let tool = if tool.is_empty() { "unknown_tool".into() } else { tool };
-            let metadata = Json::object()
-                .with("tool_name", &Json::string(&tool))
-                .with("tool_call_id", &Json::string(&call.id))
-                .with("recovered", &Json::raw("true"));
-            let (role, content) = (Json::string("tool"), Json::string(&content));
-            history.push(Message { role, content, metadata });
+            let before = made_calls.iter().take(n).filter(|other| other.id == call.id).count();
+            let known = match reading {
+                Reading::Original => known_calls.first(&message.run, &call.id),
+                Reading::Default => known_calls.of(&message.run, &call.id, message.seq, before),
+            };
+            history.messages.push(recovered(call, known, reading));
         }
     }
-    history
+    history.messages
 }
 
-fn as_message(event: &Event) -> Message {
-    let (said, run) = (event.said(), Json::string(&event.run));
-    Message {
-        role: said.role.clone().unwrap_or_else(|| Json::string("assistant")),
-        content: said.content.clone().unwrap_or_else(|| Json::string("")),
-        metadata: said.metadata.with("_transcript_run_id", &run),
+/// The answer in place of one that is not there.
+fn recovered(call: &Call, known: Option<&Lifecycle>, reading: Reading) -> Message {
+    let (content, _): (String, Synthetic) = observation(known, reading);
+    let tool = known.map(|call| &call.tool).filter(|tool| !tool.is_empty()).unwrap_or(&call.name);
+    let tool = if tool.is_empty() { "unknown_tool" } else { &**tool };
+    let metadata = Json::object()
+        .with("tool_name", &Json::string(tool))
+        .with("tool_call_id", &Json::string(&call.id))
+        .with("recovered", &Json::raw("true"));
+    Message { role: Json::string("tool"), content: Json::string(&content), metadata }
+}
+
+/// Messages, with their run in the metadata.
+struct History {
+    messages: Vec<Message>,
+    /// Metadata that has nothing but the run, for the run of the message before.
+    bare: Option<(Text, Json, Json)>,
+}
+
+impl History {
+    fn push(&mut self, event: &Event) {
+        let said = event.said();
+        let (run, bare) = match &self.bare {
+            Some((run, name, bare)) if *run == event.run => (name.clone(), bare.clone()),
+            _ => {
+                let name = Json::string(&event.run);
+                let bare = Json::object().with("_transcript_run_id", &name);
+                self.bare = Some((event.run.clone(), name.clone(), bare.clone()));
+                (name, bare)
+            }
+        };
+        self.messages.push(Message {
+            role: said.role.clone().unwrap_or_else(|| Json::string("assistant")),
+            content: said.content.clone().unwrap_or_else(|| Json::string("")),
+            metadata: match said.metadata.as_str() {
+                "{}" => bare,
+                _ => said.metadata.with("_transcript_run_id", &run),
+            },
+        });
     }
 }

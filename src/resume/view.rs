@@ -5,8 +5,6 @@
 //! is no answer without a call, no empty text, and no call apart from its answer. All repairs are
 //! in the view alone and are reported; the log is not touched. The same log gives the same view.
 
-use std::collections::{HashMap, HashSet, VecDeque};
-
 use serde::Serialize;
 
 use crate::entry::{Kind, Seq};
@@ -14,9 +12,9 @@ use crate::error::Result;
 use crate::event::{Event, Json, Text};
 use crate::finding::{Code, Finding};
 
-use super::approval;
-use super::lifecycle::{ByCall, Lifecycle, Reading, Stage};
+use super::lifecycle::{Attached, Lifecycle, Reading, Seen, Stage};
 use super::observe::{Synthetic, observation};
+use super::pairs::{Asked, Asking, Pairs};
 use super::start::{Earlier, Start};
 
 /// A call in the view.
@@ -103,22 +101,6 @@ pub struct View {
     pub findings: Vec<Finding>,
 }
 
-/// A message with calls, and the answers found for them.
-struct Asking<'e> {
-    event: &'e Event,
-    calls: Vec<Asked<'e>>,
-}
-
-/// A call of a message.
-struct Asked<'e> {
-    call: ViewCall,
-    /// The id as it was recorded.
-    id: Text,
-    /// The call itself says that it waits for approval.
-    waits: bool,
-    answer: Option<&'e Event>,
-}
-
 enum Item<'e> {
     Said(&'e Event),
     Asking(usize),
@@ -127,43 +109,13 @@ enum Item<'e> {
 
 /// Builds the view.
 #[derive(Default)]
-struct Builder<'e> {
-    items: Vec<Item<'e>>,
-    asking: Vec<Asking<'e>>,
-    /// The open calls of an id, oldest first: which message, which of its calls.
-    open: HashMap<Text, VecDeque<(usize, usize)>>,
-    /// How many calls have had an id.
-    used: HashMap<Text, usize>,
-    /// Ids of calls that have had an answer.
-    answered: HashSet<Text>,
-    /// Answers whose calls have not come.
-    early: Vec<(&'e Event, Text)>,
+struct Builder {
+    entries: Vec<ViewEntry>,
     findings: Vec<Finding>,
 }
 
-/// Records by id, to tell one that is there twice.
-#[derive(Default)]
-struct Seen<'e> {
-    first: HashMap<&'e str, &'e Event>,
-    others: HashMap<&'e str, Vec<&'e Event>>,
-}
-
-impl<'e> Seen<'e> {
-    /// Takes a record in, and returns whether an equal one was there.
-    fn add(&mut self, event: &'e Event) -> bool {
-        if event.id.is_empty() {
-            return false;
-        }
-        let first = *self.first.entry(&event.id).or_insert(event);
-        if first.seq == event.seq {
-            return false;
-        }
-        let others = self.others.entry(&event.id).or_default();
-        let known = first == event || others.contains(&event);
-        others.push(event);
-        known
-    }
-}
+/// What an answer without text says.
+const NO_OUTPUT: &str = "(no output)";
 
 impl View {
     /// The view after `events`, all of them from where it begins, with the lifecycle facts that
@@ -174,22 +126,21 @@ impl View {
         calls: &[Lifecycle],
         earlier: &mut Earlier<impl Iterator<Item = Result<Text>>>,
     ) -> Result<View> {
-        let mut builder = Builder { findings: start.findings, ..Builder::default() };
-        let mut entries = Vec::new();
+        let mut builder = Builder { entries: Vec::new(), findings: start.findings };
         let mut from_seq = 0;
         if let Some(event) = &start.compaction {
             from_seq = event.seq;
-            entries.push(ViewEntry::Compaction { marker: "compaction", seq: event.seq });
+            builder.entries.push(ViewEntry::Compaction { marker: "compaction", seq: event.seq });
             let content = builder.safe(event, event.payload.get("summary").as_ref());
-            if !content.is_empty() {
-                let (role, seq) = ("summary".into(), event.seq);
-                let (reasoning, tool_calls) = (None, Vec::new());
-                entries.push(ViewEntry::Message { role, content, reasoning, tool_calls, seq });
+            if !is_blank(&content) {
+                builder.say(event, "summary".into(), content, None);
             }
         }
-        builder.read(events, earlier)?;
-        builder.write(&ByCall::new(calls), &mut entries);
-        Ok(View { entries, from_seq, findings: builder.findings })
+        let mut pairs = Pairs::default();
+        let items = builder.read(events, &mut pairs, earlier)?;
+        builder.write(&items, &pairs.asking, calls);
+        builder.report_conflicts(calls);
+        Ok(View { entries: builder.entries, from_seq, findings: builder.findings })
     }
 
     /// A digest of the view: the same log gives the same, on any machine.
@@ -204,34 +155,38 @@ impl View {
     }
 }
 
-impl<'e> Builder<'e> {
+impl Builder {
     fn find(&mut self, code: Code, event: &Event, message: impl Into<String>) {
         self.findings.push(Finding { seq: Some(event.seq), ..Finding::new(code, message) });
     }
 
-    /// Takes the messages in, and finds the answers of calls.
-    fn read(
+    /// Puts the messages in order, and finds the answers of calls.
+    fn read<'e>(
         &mut self,
         events: &'e [Event],
+        pairs: &mut Pairs<'e>,
         earlier: &mut Earlier<impl Iterator<Item = Result<Text>>>,
-    ) -> Result<()> {
-        let mut seen = Seen::default();
+    ) -> Result<Vec<Item<'e>>> {
+        let (mut items, mut seen) = (Vec::new(), Seen::default());
         for event in events {
-            let parent = event.parent.as_deref();
-            let missing = match parent.filter(|parent| !seen.first.contains_key(parent)) {
-                Some(parent) => !earlier.has(parent)?,
-                None => false,
-            };
+            let parent = event.parent.as_deref().filter(|parent| !seen.has(parent));
+            let missing = parent.map_or(Ok(false), |parent| earlier.has(parent).map(|has| !has))?;
             // The same record twice is one record.
             if seen.add(event) || event.kind != Kind::Message {
                 continue;
             }
             if missing {
-                self.items.push(Item::Gap(event));
+                items.push(Item::Gap(event));
             }
-            match &*event.said().by {
-                "tool" => self.take_answer(event),
-                "system" | "user" | "assistant" | "summary" => self.take_message(event),
+            let said = event.said();
+            let calls = if said.by == "assistant" { said.calls() } else { Vec::new() };
+            match &*said.by {
+                "tool" => pairs.answers(event),
+                _ if !calls.is_empty() => items.push(Item::Asking(pairs.asks(event, calls))),
+                "system" | "user" | "assistant" | "summary" => {
+                    pairs.said(event);
+                    items.push(Item::Said(event));
+                }
                 // Never taken for another role.
                 role => {
                     let message = format!("a message of {role:?} is not sent");
@@ -239,92 +194,20 @@ impl<'e> Builder<'e> {
                 }
             }
         }
-        for (event, ..) in std::mem::take(&mut self.early) {
-            self.find(Code::OrphanResult, event, "an answer to no call is not sent");
-        }
-        Ok(())
-    }
-
-    fn take_message(&mut self, event: &'e Event) {
-        let asks = event.said().by == "assistant";
-        let calls = if asks { event.said().calls() } else { Vec::new() };
-        if calls.is_empty() {
-            return self.items.push(Item::Said(event));
-        }
-        let index = self.asking.len();
-        let mut asked = Vec::with_capacity(calls.len());
-        for (n, call) in calls.into_iter().enumerate() {
-            let id = match &*call.id {
-                "" => {
-                    self.find(Code::EmptyCallId, event, "a call without an id gets a derived one");
-                    format!("call-{}-{n}", event.seq).into()
-                }
-                _ => call.id.clone(),
-            };
-            let used = self.used.entry(id.clone()).or_default();
-            *used += 1;
-            if *used == 2 {
-                let message = format!("several calls have the id {id:?}");
-                self.find(Code::ReusedCallId, event, message);
-            }
-            let early = self.early.iter().position(|(.., answers)| *answers == call.id);
-            let answer = early.map(|at| self.early.remove(at)).map(|(answer, _)| {
-                let message = "an answer that stands before its call stands behind it";
-                self.find(Code::ResultBeforeCall, answer, message);
-                answer
-            });
-            if answer.is_none() {
-                self.open.entry(call.id.clone()).or_default().push_back((index, n));
-            }
-            let waits = approval::waits(&call.raw);
-            let (name, arguments) = (call.name, call.arguments);
-            let call_in_view = ViewCall { id, name, arguments };
-            asked.push(Asked { call: call_in_view, id: call.id, waits, answer });
-        }
-        self.asking.push(Asking { event, calls: asked });
-        self.items.push(Item::Asking(index));
-    }
-
-    fn take_answer(&mut self, event: &'e Event) {
-        let id = event.said().metadata.id_of("tool_call_id");
-        let open = self.open.get_mut(&id).and_then(VecDeque::pop_front);
-        let Some((index, n)) = open else {
-            if self.answered.contains(&id) {
-                let message =
-                    format!("the call {id:?} has an answer already; this one is not sent");
-                self.find(Code::DuplicateResult, event, message);
-            } else {
-                self.early.push((event, id));
-            }
-            return;
-        };
-        self.answered.insert(id);
-        let Some(asking) = self.asking.get_mut(index) else { return };
-        let asked_by = &*asking.event.id;
-        let linked = event.parent.as_deref().is_none_or(|parent| parent == asked_by);
-        let links = linked || asked_by.is_empty();
-        let behind = asking.calls.iter().skip(n + 1).any(|call| call.answer.is_some());
-        if let Some(call) = asking.calls.get_mut(n) {
-            call.answer = Some(event);
-        }
-        if !links {
-            let message = "an answer whose link names another message than the one with the call";
-            self.find(Code::WrongSourceLink, event, message);
-        }
-        let is_last = matches!(self.items.last(), Some(Item::Asking(last)) if *last == index);
-        if behind || !is_last {
-            let message = "an answer stands in its place behind its call";
-            self.find(Code::ResultsOutOfCallOrder, event, message);
-        }
+        pairs.end();
+        self.findings.append(&mut pairs.findings);
+        Ok(items)
     }
 
     /// Writes the entries.
-    fn write(&mut self, calls: &ByCall<'_>, entries: &mut Vec<ViewEntry>) {
-        let mut made: HashMap<(&'e str, Text), usize> = HashMap::new();
-        let mut asking = std::mem::take(&mut self.asking).into_iter();
-        for item in std::mem::take(&mut self.items) {
+    fn write(&mut self, items: &[Item<'_>], asking: &[Asking<'_>], calls: &[Lifecycle]) {
+        let made = asking.iter().flat_map(|Asking { event, calls }| {
+            calls.iter().map(|asked| (&*event.run, &*asked.id, event.seq))
+        });
+        let attached = Attached::new(calls, made);
+        for item in items {
             match item {
-                Item::Gap(event) => entries.push(ViewEntry::Gap {
+                Item::Gap(event) => self.entries.push(ViewEntry::Gap {
                     marker: "gap",
                     count: 1,
                     text: format!(
@@ -334,94 +217,92 @@ impl<'e> Builder<'e> {
                 }),
                 Item::Said(event) => {
                     let content = self.safe(event, event.said().content.as_ref());
-                    if content.trim().is_empty() {
+                    if is_blank(&content) {
                         self.find(Code::EmptyContent, event, "a message without text is not sent");
                         continue;
                     }
                     let reasoning = self.reasoning(event);
-                    entries.push(ViewEntry::Message {
-                        role: event.said().by.clone(),
-                        content,
-                        reasoning,
-                        tool_calls: Vec::new(),
-                        seq: event.seq,
-                    });
+                    self.say(event, event.said().by.clone(), content, reasoning);
                 }
-                // They are there in this order.
-                Item::Asking(_) => {
-                    if let Some(asking) = asking.next() {
-                        self.write_asking(asking, calls, &mut made, entries);
+                Item::Asking(index) => {
+                    if let Some(asking) = asking.get(*index) {
+                        self.write_asking(asking, &attached);
                     }
                 }
             }
         }
     }
 
-    fn write_asking(
-        &mut self,
-        asking: Asking<'e>,
-        calls: &ByCall<'_>,
-        made: &mut HashMap<(&'e str, Text), usize>,
-        entries: &mut Vec<ViewEntry>,
-    ) {
-        let Asking { event, calls: asked } = asking;
-        entries.push(ViewEntry::Message {
-            role: event.said().by.clone(),
-            content: self.safe(event, event.said().content.as_ref()),
-            reasoning: self.reasoning(event),
-            tool_calls: asked.iter().map(|asked| asked.call.clone()).collect(),
-            seq: event.seq,
-        });
-        for Asked { call, id, waits, answer } in asked {
-            let count = made.entry((&event.run, id.clone())).or_default();
-            let nth = std::mem::replace(count, *count + 1);
-            if let Some(answer) = answer {
+    fn say(&mut self, event: &Event, role: Text, content: Text, reasoning: Option<Text>) {
+        let (tool_calls, seq) = (Vec::new(), event.seq);
+        self.entries.push(ViewEntry::Message { role, content, reasoning, tool_calls, seq });
+    }
+
+    fn write_asking(&mut self, asking: &Asking<'_>, attached: &Attached<'_>) {
+        let Asking { event, calls } = asking;
+        let content = self.safe(event, event.said().content.as_ref());
+        let reasoning = self.reasoning(event);
+        let tool_calls: Vec<ViewCall> =
+            calls.iter().map(|asked| self.safe_call(event, asked)).collect();
+        let ids: Vec<Text> = tool_calls.iter().map(|call| call.id.clone()).collect();
+        let (role, seq) = (event.said().by.clone(), event.seq);
+        self.entries.push(ViewEntry::Message { role, content, reasoning, tool_calls, seq });
+        for (n, (asked, id)) in calls.iter().zip(ids).enumerate() {
+            if let Some(answer) = asked.answer {
                 let mut content = self.safe(answer, answer.said().content.as_ref());
-                if content.is_empty() {
+                if is_blank(&content) {
                     self.find(Code::EmptyContent, answer, "an answer without text");
-                    content = "(no output)".into();
+                    content = NO_OUTPUT.into();
                 }
-                entries.push(ViewEntry::Answer {
-                    role: "tool",
-                    tool_call_id: call.id,
-                    content,
-                    synthetic: None,
-                    seq: Some(answer.seq),
-                });
+                self.answer(id, content, None, Some(answer.seq));
                 continue;
             }
-            let known = calls.nth(&event.run, &id, nth).filter(|_| !id.is_empty());
-            let stage = known.map_or(Stage::Unknown, |known| known.stage);
-            if stage == Stage::Waiting || (waits && stage < Stage::Started) {
-                let message = format!("{:?}: the call waits for approval and stays open", call.id);
-                self.find(Code::PendingCall, event, message);
-                let (marker, tool_call_id) = ("pending", call.id);
-                entries.push(ViewEntry::Pending { marker, tool_call_id });
-                continue;
-            }
-            let (content, synthetic) = observation(known, Reading::Default);
-            let (code, message) = match synthetic {
-                Synthetic::Recovered => {
-                    (Code::ResultRecoveredFromLifecycle, "the result is that of the lifecycle")
-                }
-                _ => (Code::OrphanCall, "a call without an answer gets one"),
-            };
-            self.find(code, event, format!("{:?}: {message}", call.id));
-            let content = if content.is_empty() { "(no output)".to_owned() } else { content };
-            entries.push(ViewEntry::Answer {
-                role: "tool",
-                tool_call_id: call.id,
-                content: content.replace('\0', "\u{FFFD}").into(),
-                synthetic: Some(synthetic.name()),
-                seq: None,
-            });
+            let same = calls.iter().take(n).filter(|other| other.id == asked.id).count();
+            let known = attached.of(&event.run, &asked.id, event.seq, same);
+            self.stand_in(event, asked, id, known.filter(|_| !asked.id.is_empty()));
         }
     }
 
-    /// The text in a value, without what strict consumers refuse.
+    /// What stands in for an answer that was not recorded.
+    fn stand_in(&mut self, event: &Event, asked: &Asked<'_>, id: Text, known: Option<&Lifecycle>) {
+        let stage = known.map_or(Stage::Unknown, |known| known.stage);
+        if stage == Stage::Waiting || (asked.waits && stage < Stage::Started) {
+            let message = format!("{id:?}: the call waits for approval and stays open");
+            self.find(Code::PendingCall, event, message);
+            self.entries.push(ViewEntry::Pending { marker: "pending", tool_call_id: id });
+            return;
+        }
+        let (content, synthetic) = observation(known, Reading::Default);
+        let (code, message) = match synthetic {
+            Synthetic::Recovered => {
+                (Code::ResultRecoveredFromLifecycle, "the result is that of the lifecycle")
+            }
+            _ => (Code::OrphanCall, "a call without an answer gets one"),
+        };
+        self.find(code, event, format!("{id:?}: {message}"));
+        let content = match is_blank(&content) {
+            true => NO_OUTPUT.into(),
+            false => content.replace('\0', "\u{FFFD}").into(),
+        };
+        self.answer(id, content, Some(synthetic.name()), None);
+    }
+
+    fn answer(
+        &mut self,
+        tool_call_id: Text,
+        content: Text,
+        synthetic: Option<&'static str>,
+        seq: Option<Seq>,
+    ) {
+        let role = "tool";
+        self.entries.push(ViewEntry::Answer { role, tool_call_id, content, synthetic, seq });
+    }
+
+    /// The text in a value, without what strict consumers refuse. What is no text is its JSON; of a
+    /// list of text blocks it is their text.
     fn safe(&mut self, event: &Event, value: Option<&Json>) -> Text {
         let Some(value) = value else { return Text::default() };
-        let text = value.text().unwrap_or_default();
+        let text = value.shown();
         // Half a pair is nothing but an escape, and has been replaced in the text.
         if text.contains('\u{FFFD}') && value.notes().lone_surrogate {
             self.find(Code::LoneSurrogate, event, "half a surrogate pair is replaced");
@@ -433,9 +314,45 @@ impl<'e> Builder<'e> {
         text.replace('\0', "\u{FFFD}").into()
     }
 
+    /// A call without what strict consumers refuse.
+    fn safe_call(&mut self, event: &Event, asked: &Asked<'_>) -> ViewCall {
+        let mut call = asked.call.clone();
+        if let Some(arguments) = call.arguments.made_safe() {
+            let notes = call.arguments.notes();
+            if notes.lone_surrogate {
+                self.find(Code::LoneSurrogate, event, "half a surrogate pair is replaced");
+            }
+            if notes.nul_in_string {
+                self.find(Code::NulInString, event, "NUL in arguments is replaced");
+            }
+            call.arguments = arguments;
+        }
+        for text in [&mut call.id, &mut call.name] {
+            if text.contains('\0') {
+                self.find(Code::NulInString, event, "NUL in a call is replaced");
+                *text = text.replace('\0', "\u{FFFD}").into();
+            }
+        }
+        call
+    }
+
     /// What the model thought before it answered.
     fn reasoning(&mut self, event: &Event) -> Option<Text> {
         let text = self.safe(event, event.said().metadata.get("reasoning_content").as_ref());
-        Some(text).filter(|text| !text.is_empty())
+        Some(text).filter(|text| !is_blank(text))
     }
+
+    fn report_conflicts(&mut self, calls: &[Lifecycle]) {
+        for call in calls {
+            let Some(seq) = call.other_end else { continue };
+            let message = format!("{:?}: the call had ended otherwise before", call.call_id);
+            let finding = Finding::new(Code::StatusConflict, message);
+            self.findings.push(Finding { seq: Some(seq), ..finding });
+        }
+    }
+}
+
+/// Whether there is nothing but what the formats take for white space.
+pub(super) fn is_blank(text: &str) -> bool {
+    crate::format::syntax::trim(text.as_bytes()).is_empty()
 }
