@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group};
 use eventlog::event::{Event, Json, NewEvent, ToolStatus};
 use eventlog::format::{Format, Role, Transcript};
-use eventlog::memory::SessionMemory;
+use eventlog::memory::{Deriver, SessionMemory};
 use eventlog::record::Recorder;
 use eventlog::resume::{ResumeOptions, resume};
 use eventlog::{Attributes, Entry, EventLog, EventRange, Position};
@@ -145,18 +145,19 @@ fn sessions_of_all_sizes() {
     let entries = log.read("50k", ..).unwrap().map(|entry| entry.unwrap());
     let events: Vec<Event> =
         entries.filter_map(|entry| Event::from_entry(&Transcript, &entry)).collect();
+    let deriver = Deriver::default();
     let mut memory = SessionMemory::default();
     let mut at = |count: usize| {
         while (memory.event_count() as usize) < events.len() - 1000
             && (memory.event_count() as usize) < count
         {
             let next = memory.event_count() as usize;
-            memory.ingest(&events[next]);
+            deriver.update(&mut memory, &events[next]);
         }
         let mut memory = memory.clone();
         let next = memory.event_count() as usize;
         let start = Instant::now();
-        events[next..next + 900].iter().for_each(|event| memory.ingest(event));
+        events[next..next + 900].iter().for_each(|event| deriver.update(&mut memory, event));
         start.elapsed() / 900
     };
     let (few, many) = (at(100), at(50_000));

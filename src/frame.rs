@@ -46,6 +46,8 @@ pub(crate) enum FrameKind {
     Meta = 6,
     /// The last frame of a journal segment that is full: which segment comes next.
     Next = 7,
+    /// What was derived from a session's events.
+    Projection = 8,
 }
 
 /// How the payload is stored.
@@ -68,6 +70,7 @@ impl FrameKind {
             FrameKind::Session => b"EVSR",
             FrameKind::Meta => b"EVMT",
             FrameKind::Next => b"EVLN",
+            FrameKind::Projection => b"EVPJ",
         }
     }
 }

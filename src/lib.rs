@@ -75,6 +75,7 @@ mod parallel;
 pub mod record;
 pub mod resume;
 pub mod search;
+pub mod sessions;
 mod store;
 
 pub use entry::{Entry, Kind, Seq, StoredEntry, Terminator};
@@ -84,5 +85,5 @@ pub use log::{
     Builder, DroppedBatch, EventLog, EventRange, Events, Position, Problem, Recovery, Session,
     SessionInfo, Snapshot, Stats, Sync, Ticket, VerifyReport,
 };
-pub use memtable::Attributes;
+pub use memtable::{Attributes, Fork, Rewind};
 pub use store::panics_are_caught;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bincode::error::{DecodeError, EncodeError};
 use parking_lot::{RwLock, RwLockReadGuard};
 
-use crate::entry::{Flags, Kind, SharedBytes, StoredEntry, Terminator};
+use crate::entry::{Flags, Kind, Seq, SharedBytes, StoredEntry, Terminator};
 use crate::error::{Error, Result};
 use crate::journal::batch::{EntryHead, Record, records};
 use crate::journal::recover::ReplayedBatch;
@@ -39,6 +39,33 @@ pub struct Attributes {
     pub meta: Option<String>,
     /// The call of the parent session that started this one.
     pub parent_call: Option<String>,
+    /// The turns that were taken back.
+    pub(crate) rewinds: Option<Vec<Rewind>>,
+    /// When the session was deleted, in microseconds since the Unix epoch; 0 when it was brought
+    /// back.
+    pub(crate) deleted: Option<u64>,
+    /// The session that this one began as a copy of, and how many events of it.
+    pub(crate) fork: Option<Fork>,
+}
+
+/// Events that do not count any more. They stay in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+#[non_exhaustive]
+pub struct Rewind {
+    /// The first of them.
+    pub from: Seq,
+    /// The first event behind them: where the session stood.
+    pub to: Seq,
+}
+
+/// Where a session began as a copy of another.
+#[derive(Clone, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
+#[non_exhaustive]
+pub struct Fork {
+    /// The other.
+    pub session: String,
+    /// How many of its events.
+    pub events: u64,
 }
 
 /// Nothing in it is longer.
@@ -67,8 +94,7 @@ impl<C> bincode::Decode<C> for Attributes {
             workspace: bincode::Decode::decode(from)?,
             parent: bincode::Decode::decode(from)?,
             origin: bincode::Decode::decode(from)?,
-            meta: None,
-            parent_call: None,
+            ..Attributes::default()
         })
     }
 }
@@ -78,18 +104,20 @@ bincode::impl_borrow_decode!(Attributes);
 impl Attributes {
     /// Takes over the fields that are set in `newer`.
     pub(crate) fn update(&mut self, newer: &Attributes) {
-        for (field, value) in [
-            (&mut self.format, &newer.format),
-            (&mut self.workspace, &newer.workspace),
-            (&mut self.parent, &newer.parent),
-            (&mut self.origin, &newer.origin),
-            (&mut self.meta, &newer.meta),
-            (&mut self.parent_call, &newer.parent_call),
-        ] {
+        fn take<T: Clone>(field: &mut Option<T>, value: &Option<T>) {
             if value.is_some() {
                 field.clone_from(value);
             }
         }
+        take(&mut self.format, &newer.format);
+        take(&mut self.workspace, &newer.workspace);
+        take(&mut self.parent, &newer.parent);
+        take(&mut self.origin, &newer.origin);
+        take(&mut self.meta, &newer.meta);
+        take(&mut self.parent_call, &newer.parent_call);
+        take(&mut self.rewinds, &newer.rewinds);
+        take(&mut self.deleted, &newer.deleted);
+        take(&mut self.fork, &newer.fork);
     }
 
     /// The bytes of the longest field but the description.
@@ -113,22 +141,35 @@ impl Attributes {
 
     /// What came after the first day; nothing when none of it is set.
     pub(crate) fn encode_later(&self) -> Vec<u8> {
-        match self {
-            Attributes { meta: None, parent_call: None, .. } => Vec::new(),
-            _ => [&self.meta, &self.parent_call].map(crate::frame::encode_header).concat(),
-        }
+        let Attributes { meta, parent_call, rewinds, deleted, fork, .. } = self;
+        // In the order in which they came. What is not set at the end is not there.
+        let later = [
+            (meta.is_some(), crate::frame::encode_header(meta)),
+            (parent_call.is_some(), crate::frame::encode_header(parent_call)),
+            (rewinds.is_some(), crate::frame::encode_header(rewinds)),
+            (deleted.is_some(), crate::frame::encode_header(deleted)),
+            (fork.is_some(), crate::frame::encode_header(fork)),
+        ];
+        let count = later.iter().rposition(|(is_set, _)| *is_set).map_or(0, |last| last + 1);
+        later.into_iter().take(count).flat_map(|(_, bytes)| bytes).collect()
     }
 
     /// Fields that are not there stay as they are.
-    pub(crate) fn decode_later(&mut self, mut bytes: &[u8]) -> Option<()> {
-        for later in [&mut self.meta, &mut self.parent_call] {
+    pub(crate) fn decode_later(&mut self, bytes: &[u8]) -> Option<()> {
+        fn next<T: bincode::Decode<()>>(field: &mut T, bytes: &mut &[u8]) -> Option<()> {
             if !bytes.is_empty() {
                 let len;
-                (*later, len) = bincode::decode_from_slice(bytes, LIMITED).ok()?;
-                bytes = bytes.get(len..)?;
+                (*field, len) = bincode::decode_from_slice(bytes, LIMITED).ok()?;
+                *bytes = bytes.get(len..)?;
             }
+            Some(())
         }
-        Some(())
+        let bytes = &mut &*bytes;
+        next(&mut self.meta, bytes)?;
+        next(&mut self.parent_call, bytes)?;
+        next(&mut self.rewinds, bytes)?;
+        next(&mut self.deleted, bytes)?;
+        next(&mut self.fork, bytes)
     }
 }
 
@@ -190,7 +231,7 @@ pub(crate) struct MemSession {
 #[derive(Debug)]
 enum Fact {
     Run(Arc<str>),
-    Described { attributes: Attributes, unix_micros: u64 },
+    Described { attributes: Box<Attributes>, unix_micros: u64 },
 }
 
 /// A session as it was at one position.
@@ -429,6 +470,7 @@ impl MemInner {
                 self.session(session).facts.push((at.batch, Fact::Run(name)));
             }
             Change::Describe { session, attributes } => {
+                let attributes = Box::new(attributes);
                 let fact = Fact::Described { attributes, unix_micros: at.unix_micros };
                 self.session(session).facts.push((at.batch, fact));
             }

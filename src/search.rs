@@ -9,7 +9,8 @@ use regex::{Regex, RegexBuilder};
 
 use crate::entry::{Kind, Seq, StoredEntry};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Call, Event, Text};
+use crate::event::{Event, Json, Text, parse_time};
+use crate::format::write::without_escapes;
 use crate::format::{self, Format};
 use crate::log::{SessionInfo, Snapshot};
 use crate::parallel;
@@ -125,39 +126,43 @@ impl Query {
         self
     }
 
+    /// A tool and what is known of a call of it, as people read it: without JSON's escapes.
+    fn shown(&self, tool: &str, value: &Json) -> Text {
+        format!("{tool} {}", without_escapes(value.as_str())).into()
+    }
+
     fn find(&self, session: &str, format: &dyn Format, entry: &StoredEntry) -> Option<Match> {
         if self.raw.as_ref().is_some_and(|raw| !raw.is_match(entry.bytes())) {
             return None;
         }
         let event = Event::from_entry(format, entry)?;
-        let (role, texts, tools) = match event.kind {
+        let (role, texts) = match event.kind {
             Kind::Message => {
                 let said = event.said();
-                let (calls, tool) = (said.calls(), said.metadata.id_of("tool_name"));
-                let mut texts = vec![said.text()];
-                let arguments = |call: &Call| format!("{} {}", call.name, call.arguments).into();
-                texts.extend(calls.iter().map(arguments));
-                let tools = calls.into_iter().map(|call| call.name).chain([tool]);
-                (said.by.clone(), texts, tools.collect::<Vec<_>>())
+                let tool = said.metadata.id_of("tool_name");
+                let calls = said.calls().into_iter();
+                let calls = calls.map(|call| (self.shown(&call.name, &call.arguments), call.name));
+                // The text of an answer is its tool's; any other is no tool's.
+                let texts = std::iter::once((said.text(), tool)).chain(calls).collect::<Vec<_>>();
+                (said.by.clone(), texts)
             }
             Kind::ToolLifecycle => {
-                let tool = event.field("tool_name");
-                (Text::default(), vec![format!("{tool} {}", event.payload).into()], vec![tool])
+                let tool = event.tool().tool.clone();
+                (Text::default(), vec![(self.shown(&tool, &event.payload), tool)])
             }
             _ => return None,
         };
-        if self.role.as_ref().is_some_and(|wanted| role != *wanted)
-            || self.tool.as_ref().is_some_and(|wanted| !tools.iter().any(|tool| tool == wanted))
-        {
+        if self.role.as_ref().is_some_and(|wanted| role != *wanted) {
             return None;
         }
-        let is_old = |since: &jiff::Timestamp| {
-            event.time.parse::<jiff::Timestamp>().map_or(true, |time| time < *since)
-        };
+        let is_old =
+            |since: &jiff::Timestamp| parse_time(&event.time).is_none_or(|time| time < *since);
         if self.since.as_ref().is_some_and(is_old) {
             return None;
         }
-        let text = texts.into_iter().find(|text| self.matcher.is_match(text))?;
+        let of_tool = |tool: &Text| self.tool.as_ref().is_none_or(|wanted| tool == wanted);
+        let mut texts = texts.into_iter().filter(|(_, tool)| of_tool(tool));
+        let (text, _) = texts.find(|(text, _)| self.matcher.is_match(text))?;
         Some(Match {
             session: session.to_owned(),
             seq: event.seq,

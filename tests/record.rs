@@ -17,7 +17,7 @@ use eventlog::event::{Event, Json, NewEvent};
 use eventlog::format::{Role, Transcript};
 use eventlog::io::{Dir, File, OpenMode, StdDir};
 use eventlog::jsonl::{self, ImportOptions};
-use eventlog::memory::SessionMemory;
+use eventlog::memory::{Deriver, SessionMemory};
 use eventlog::record::{
     LoopState, Recorder, RuntimeEvent, Sink, Sinks, TraceSink, TranscriptSink,
     record_active_checkpoint, transition_state,
@@ -175,7 +175,7 @@ fn listeners_see_durable_events_in_order_from_any_number_of_threads() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let (into, seqs) = (memory.clone(), seen.clone());
     recorder.on_recorded(move |event| {
-        into.lock().unwrap().ingest(event);
+        Deriver::default().update(&mut into.lock().unwrap(), event);
         seqs.lock().unwrap().push(event.seq);
     });
     std::thread::scope(|scope| {
@@ -189,7 +189,7 @@ fn listeners_see_durable_events_in_order_from_any_number_of_threads() {
         }
     });
     assert_eq!(*seen.lock().unwrap(), (0..100).collect::<Vec<_>>());
-    let rebuilt = SessionMemory::rebuild(&events(&log, "s"));
+    let rebuilt = Deriver::default().rebuild(&events(&log, "s"));
     assert_eq!(memory.lock().unwrap().render(10_000), rebuilt.render(10_000));
 }
 

@@ -21,7 +21,7 @@ use std::path::Path;
 use eventlog::event::{Event, Json, Text};
 use eventlog::format::{Role, Transcript};
 use eventlog::jsonl::{self, ImportOptions};
-use eventlog::memory::{Item, SessionMemory};
+use eventlog::memory::{Deriver, Item, SessionMemory};
 use eventlog::record::Recorder;
 use eventlog::resume::{
     self, ActiveCheckpoint, AllButWriters, Host, HostError, Provider, Reading, ResumeOptions,
@@ -472,16 +472,13 @@ fn events(log: &EventLog, id: &str) -> Vec<Event> {
 fn memory_differences(log: &EventLog, id: &str, expected: &Value) -> Vec<String> {
     let Some(lists) = expected.as_object() else { return Vec::new() };
     let events = events(log, id);
-    let build = |events: &[Event]| {
-        let mut memory = SessionMemory::with_limit(usize::MAX);
-        events.iter().for_each(|event| memory.ingest(event));
-        memory
-    };
+    let deriver = Deriver::new(usize::MAX).reading(Reading::Original);
+    let build = |events: &[Event]| deriver.rebuild(events);
     let memory = build(&events);
     // From a rebuild of any beginning on.
     for k in [0, events.len() / 3, events.len().saturating_sub(1)] {
         let mut on = build(&events[..k]);
-        events[k..].iter().for_each(|event| on.ingest(event));
+        events[k..].iter().for_each(|event| deriver.update(&mut on, event));
         assert_eq!(on, memory);
     }
     let sources = |items: Vec<&Item>| -> Value {

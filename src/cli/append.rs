@@ -34,7 +34,7 @@ impl Append {
         let log = place::open_to_write(global, true, output)?;
         let session = log.session(&self.session)?;
         let line_bytes_max = log.max_entry_bytes();
-        eventlog::record::refuse_newer_schema(&session)?;
+        eventlog::record::check_writable(&session)?;
         if session.ends_open()? {
             // An append never goes on with somebody else's line.
             session.append(Entry::new(Kind::Blank, b""))?;

@@ -1,8 +1,7 @@
 //! `eventlog memory`: what is fed forward to the model.
 
 use clap::Args;
-use eventlog::memory::{Dropped, Item, SessionMemory, Source};
-use eventlog::resume::{self, ResumeOptions};
+use eventlog::memory::{self, Dropped, Item, SessionMemory, Source};
 use serde::Serialize;
 
 use super::output::Output;
@@ -55,11 +54,11 @@ impl Memory {
         let log = place::open_to_read(global, output)?;
         let snapshot = log.snapshot()?;
         let id = place::session_id(&snapshot, &self.session)?;
-        let resumed = resume::resume(&snapshot, &id, &ResumeOptions::default())?;
+        let memory = memory::of(&snapshot, &id)?;
         if output.json {
-            output.json(&report(&resumed.memory, self.budget))?;
+            output.json(&report(&memory, self.budget))?;
         } else {
-            output.bytes("", resumed.memory.render(self.budget).as_bytes())?;
+            output.bytes("", memory.render(self.budget).as_bytes())?;
         }
         Ok(Exit::Fine)
     }

@@ -9,12 +9,14 @@ mod exit;
 mod export;
 mod import;
 mod interrupt;
+mod manage;
 mod memory;
 mod migrate;
 mod output;
 mod place;
 mod progress;
 mod quarantine;
+mod recent;
 mod recover;
 mod repair;
 mod resume;
@@ -91,6 +93,14 @@ enum Command {
     Memory(memory::Memory),
     /// Look for text in the messages, tool names and arguments of all sessions, newest first
     Search(search::Search),
+    /// Print the last sessions in a few lines, for a system prompt
+    Recent(recent::Recent),
+    /// Take the last turns of a session back; it can be undone
+    Rewind(manage::Rewind),
+    /// Begin a session with the events of another up to a point
+    Fork(manage::Fork),
+    /// Delete a session; a second step removes it for good
+    Delete(manage::Delete),
     /// List the bytes of a session that are no records
     Quarantine(quarantine::Quarantine),
     /// Read everything and check it
@@ -156,6 +166,10 @@ fn run(cli: &Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Resume(command) => command.run(global, output),
         Command::Memory(command) => command.run(global, output),
         Command::Search(command) => command.run(global, output),
+        Command::Recent(command) => command.run(global, output),
+        Command::Rewind(command) => command.run(global, output),
+        Command::Fork(command) => command.run(global, output),
+        Command::Delete(command) => command.run(global, output),
         Command::Quarantine(command) => command.run(global, output),
         Command::Repair(command) => command.run(global, output),
         Command::Migrate(command) => command.run(global, output),

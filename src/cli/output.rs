@@ -138,6 +138,12 @@ impl Output {
         }
     }
 
+    /// A question, on stderr.
+    pub(crate) fn ask(&mut self, text: &str) {
+        _ = write!(self.stderr, "{}", Printable(text));
+        _ = self.stderr.flush();
+    }
+
     /// Something that needs attention, on stderr, also with `--quiet`.
     pub(crate) fn warn(&mut self, text: &str) {
         _ = writeln!(self.stderr, "{YELLOW}warning:{YELLOW:#} {}", Printable(text));

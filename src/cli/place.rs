@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use etcetera::BaseStrategy;
-use eventlog::{ErrorKind, EventLog, SessionInfo, Snapshot};
+use eventlog::{ErrorKind, EventLog, Snapshot, sessions};
 
 use super::output::{Output, plural};
 use super::{Exit, Failure, Global};
@@ -146,8 +146,16 @@ pub(crate) fn session_id(snapshot: &Snapshot, argument: &str) -> Result<String, 
     }
     let literal = argument.strip_prefix('\\').filter(|rest| rest.starts_with('@'));
     let id = literal.unwrap_or(argument);
-    if (literal.is_some() || !id.starts_with('@')) && snapshot.session(id)?.is_some() {
-        return Ok(id.to_owned());
+    if literal.is_some() || !id.starts_with('@') {
+        match snapshot.session(id)? {
+            Some(session) if session.deleted_unix_micros().is_some() => {
+                let hint = format!("`eventlog delete --undo {id}` brings it back");
+                let message = format!("the session {id:?} is deleted");
+                return Err(Failure::Own(Exit::NotFound, "not_found", message, Some(hint)));
+            }
+            Some(_) => return Ok(id.to_owned()),
+            None => {}
+        }
     }
     if let Some(which) = argument.strip_prefix('@') {
         let number = if which == "last" { Some(1) } else { which.parse::<usize>().ok() };
@@ -157,7 +165,7 @@ pub(crate) fn session_id(snapshot: &Snapshot, argument: &str) -> Result<String, 
                 "`eventlog sessions` lists the sessions, newest first",
             ));
         };
-        let sessions = newest_first(snapshot)?;
+        let sessions = sessions::newest_first(snapshot)?;
         return sessions
             .into_iter()
             .nth(index)
@@ -191,13 +199,6 @@ pub(crate) fn session_id(snapshot: &Snapshot, argument: &str) -> Result<String, 
 fn not_found(message: String) -> Failure {
     let hint = "`eventlog sessions` lists them".to_owned();
     Failure::Own(Exit::NotFound, "not_found", message, Some(hint))
-}
-
-/// All sessions, the most recently written first.
-pub(crate) fn newest_first(snapshot: &Snapshot) -> Result<Vec<SessionInfo>, Failure> {
-    let mut sessions: Vec<_> = snapshot.sessions().flatten().collect();
-    sessions.sort_by(|a, b| (b.updated_unix_micros, &b.id).cmp(&(a.updated_unix_micros, &a.id)));
-    Ok(sessions)
 }
 
 /// A path as text for reports.

@@ -3,9 +3,10 @@
 use clap::{Args, ValueEnum};
 use eventlog::event::Json;
 use eventlog::resume::{
-    self, AllButWriters, Provider, Reading, ResumeOptions, Resumed, State, ViewEntry,
+    self, AllButWriters, MessageOptions, Provider, Reading, ResumeOptions, Resumed, State,
+    ViewEntry,
 };
-use eventlog::{Finding, SessionInfo, Snapshot};
+use eventlog::{Finding, SessionInfo, Snapshot, memory, sessions};
 use serde::Serialize;
 
 use super::output::{Output, plural};
@@ -26,6 +27,9 @@ pub(crate) struct Resume {
     /// Whose messages the view is written as
     #[arg(long, value_name = "NAME", default_value = "plain", requires = "view")]
     provider: ProviderName,
+    /// Say in the messages where records are missing
+    #[arg(long, requires = "view")]
+    marks: bool,
     /// How tool lifecycle facts are read: original merges all facts of a call id, as MyCodeAgent
     /// does
     #[arg(long, value_name = "READING", default_value = "default")]
@@ -93,10 +97,10 @@ impl Resume {
             options.reading = Reading::Original;
             options.policy = Box::new(AllButWriters);
         }
-        let resumed = resume::resume(&snapshot, &id, &options)?;
         if self.view {
-            return self.print_view(&resumed, output);
+            return self.print_view(&snapshot, &id, &options, output);
         }
+        let resumed = resume::resume(&snapshot, &id, &options)?;
         if output.json {
             let session = snapshot.session(&id)?;
             let format = session.as_ref().and_then(|info| info.attributes.format.as_deref());
@@ -118,10 +122,21 @@ impl Resume {
         Ok(Exit::Fine)
     }
 
-    fn print_view(&self, resumed: &Resumed, output: &mut Output) -> Result<Exit, Failure> {
+    /// Reads what lies behind the last compaction alone, unless it is of one run.
+    fn print_view(
+        &self,
+        snapshot: &Snapshot,
+        id: &str,
+        options: &ResumeOptions,
+        output: &mut Output,
+    ) -> Result<Exit, Failure> {
+        let view = match self.run {
+            Some(_) => resume::resume(snapshot, id, options)?.view,
+            None => resume::view(snapshot, id)?,
+        };
         let provider = match self.provider {
             ProviderName::Plain => {
-                for entry in &resumed.view.entries {
+                for entry in &view.entries {
                     output.json(entry)?;
                 }
                 return Ok(Exit::Fine);
@@ -129,7 +144,10 @@ impl Resume {
             ProviderName::Openai => Provider::OpenAi,
             ProviderName::Anthropic => Provider::Anthropic,
         };
-        for message in resumed.messages(provider, MEMORY_CHARS) {
+        let mut messages = MessageOptions::default();
+        messages.memory = memory::of(snapshot, id)?.render(MEMORY_CHARS);
+        messages.marks = self.marks;
+        for message in view.messages(provider, &messages) {
             output.json(&message)?;
         }
         Ok(Exit::Fine)
@@ -143,7 +161,7 @@ fn latest_here(snapshot: &Snapshot) -> Result<String, Failure> {
         let workspace = session.attributes.workspace.as_deref();
         workspace.is_some_and(|workspace| here.starts_with(workspace))
     };
-    let found = place::newest_first(snapshot)?.into_iter().find(is_here);
+    let found = sessions::newest_first(snapshot)?.into_iter().find(is_here);
     found.map(|session| session.id).ok_or_else(|| {
         let message = format!("no session of this log worked in {}", here.display());
         let hint = "name a session; `eventlog sessions` lists them".to_owned();
@@ -168,12 +186,11 @@ fn print(resumed: &Resumed, output: &mut Output) -> Result<(), Failure> {
         output.row(&["ended", reason.as_deref().unwrap_or("no: the run was cut off")])?;
     }
     for call in &state.pending_tool_calls {
-        output.row(&[
-            "pending",
-            &call.tool_name,
-            &call.tool_call_id,
-            "never begun; it may be made again",
-        ])?;
+        let what = match call.awaiting_approval {
+            true => "waits for approval; it stays open",
+            false => "never begun; it may be made again",
+        };
+        output.row(&["pending", &call.tool_name, &call.tool_call_id, what])?;
     }
     for action in &state.uncertain_actions {
         let what = match action.replay_allowed {

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use eventlog::search::{self, Match, Query};
-use eventlog::{Snapshot, format};
+use eventlog::{Snapshot, format, sessions};
 use serde::Serialize;
 
 use super::output::{Output, plural};
@@ -76,7 +76,7 @@ impl Search {
         let query = query.limit(self.limit.unwrap_or(usize::MAX));
         let log = place::open_to_read(global, output)?;
         let snapshot = log.snapshot()?;
-        let mut sessions = place::newest_first(&snapshot)?;
+        let mut sessions = sessions::newest_first(&snapshot)?;
         if let Some(session) = &self.session {
             let id = place::session_id(&snapshot, session)?;
             sessions.retain(|session| session.id == id);

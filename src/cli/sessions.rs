@@ -1,41 +1,57 @@
 //! `eventlog sessions`: the list of sessions.
 
-use std::borrow::Cow;
-
 use clap::Args;
-use eventlog::format::recursive::Meta;
-use eventlog::format::{self, Content, Format};
-use eventlog::{EventRange, Kind, Position, SessionInfo, Snapshot, StoredEntry};
-use jiff::Timestamp;
+use eventlog::sessions::{self, Listing, Summary};
+use eventlog::{Fork, Kind, format};
 use serde::Serialize;
 
 use super::output::{Output, size};
 use super::{Exit, Failure, Global, place, time};
 
 /// List the sessions, newest first
+///
+/// Sessions that another one has started stand below it.
 #[derive(Debug, Args)]
-pub(crate) struct Sessions {}
+pub(crate) struct Sessions {
+    /// List the deleted ones instead
+    #[arg(long)]
+    deleted: bool,
+}
 
 #[derive(Serialize)]
-struct Row {
-    session: String,
-    format: Option<String>,
-    workspace: Option<String>,
-    parent: Option<String>,
-    status: Option<String>,
+struct Row<'a> {
+    session: &'a str,
+    format: Option<&'a str>,
+    workspace: Option<&'a str>,
+    parent: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent_call: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fork_of: Option<ForkOf<'a>>,
+    status: Option<&'a str>,
     events: u64,
     messages: u64,
     damaged: u64,
+    /// How often turns were taken back.
+    rewinds: usize,
     findings: Vec<&'static str>,
     created_at: Option<String>,
     updated_at: Option<String>,
-    latest_run: Option<String>,
-    first_prompt: Option<String>,
-    last_prompt: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deleted_at: Option<String>,
+    latest_run: Option<&'a str>,
+    first_prompt: Option<&'a str>,
+    last_prompt: Option<&'a str>,
     cost_usd: Option<f64>,
     usage: Usage,
     bytes: u64,
     stored_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct ForkOf<'a> {
+    session: &'a str,
+    events: u64,
 }
 
 /// Tokens, where they are counted.
@@ -68,44 +84,39 @@ impl From<format::Usage> for Usage {
 impl Sessions {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         let log = place::open_to_read(global, output)?;
-        let snapshot = log.snapshot()?;
-        let mut rows: Vec<(Option<Timestamp>, Row)> = Vec::new();
-        let mut exit = Exit::Fine;
-        for session in snapshot.sessions() {
-            // One damaged session hides no other.
-            match session.and_then(|session| row(&snapshot, session, output.local)) {
-                Ok(row) => rows.push(row),
-                Err(error) => {
-                    output.report(error.kind().name(), &error.to_string(), error.hint());
-                    exit = Exit::Damage;
-                }
-            }
+        let listing = sessions::list(&log.snapshot()?, self.deleted)?;
+        for error in &listing.damaged {
+            output.report(error.kind().name(), &error.to_string(), error.hint());
         }
-        rows.sort_by(|(a_time, a), (b_time, b)| (b_time, &b.session).cmp(&(a_time, &a.session)));
         if output.json {
-            for (_, row) in &rows {
-                output.json(row)?;
+            for session in &listing.sessions {
+                output.json(&row(session, output.local))?;
             }
         } else {
-            self.print(&rows, output)?;
+            self.print(&listing, output)?;
         }
-        Ok(exit)
+        Ok(if listing.damaged.is_empty() { Exit::Fine } else { Exit::Damage })
     }
 
-    fn print(&self, rows: &[(Option<Timestamp>, Row)], output: &mut Output) -> Result<(), Failure> {
+    fn print(&self, listing: &Listing, output: &mut Output) -> Result<(), Failure> {
         let people = output.people;
-        let cells = rows.iter().map(|(updated, row)| {
-            let updated = updated.map(|t| time::short(t, output.local)).unwrap_or_default();
-            let bytes = if people { size(row.bytes) } else { row.bytes.to_string() };
-            let prompt = row.first_prompt.clone().unwrap_or_default();
+        let cells = listing.tree().into_iter().map(|(depth, session)| {
+            let updated = session.updated.map(|t| time::short(t, output.local));
+            let info = &session.info;
+            let bytes = if people { size(info.bytes) } else { info.bytes.to_string() };
+            let prompt = session.first_prompt.clone().unwrap_or_default();
+            let id = match people && depth > 0 {
+                true => format!("{}└ {}", "  ".repeat(depth - 1), info.id),
+                false => info.id.clone(),
+            };
             vec![
-                row.session.clone(),
-                updated,
-                row.events.to_string(),
-                row.messages.to_string(),
-                row.damaged.to_string(),
+                id,
+                updated.unwrap_or_default(),
+                info.events.to_string(),
+                info.count(Kind::Message).to_string(),
+                info.count(Kind::Damaged).to_string(),
                 bytes,
-                row.status.clone().unwrap_or_default(),
+                session.status.clone().unwrap_or_default(),
                 if people { shorten(&prompt) } else { prompt },
             ]
         });
@@ -138,95 +149,36 @@ fn shorten(prompt: &str) -> String {
     }
 }
 
-fn row(
-    snapshot: &Snapshot,
-    session: SessionInfo,
-    local: bool,
-) -> eventlog::Result<(Option<Timestamp>, Row)> {
-    let format = session.attributes.format.as_deref().and_then(format::by_name);
-    let facts = format.map(|format| facts(snapshot, &session, format)).transpose()?;
-    let facts = facts.unwrap_or_default();
-    // The lines' own times tell more than when they were imported.
-    let created = facts.created.or_else(|| time::from_micros(session.created_unix_micros));
-    let updated = facts.updated.or_else(|| time::from_micros(session.updated_unix_micros));
-    let damaged = session.count(Kind::Damaged);
-    // What a description says is what its program last said.
-    let meta = session.attributes.meta.as_deref().map(str::as_bytes);
-    let meta = meta.and_then(|meta| Meta::parse(meta).ok());
-    let usage = meta.as_ref().and_then(Meta::usage);
-    let said = meta.as_ref().map(|meta| meta.status.name().to_owned());
-    let row = Row {
-        format: session.attributes.format.clone(),
-        workspace: session.attributes.workspace.clone(),
-        parent: session.attributes.parent.clone(),
-        status: facts.status.or(said),
-        events: session.events,
-        messages: session.count(Kind::Message),
+fn row(session: &Summary, local: bool) -> Row<'_> {
+    let info = &session.info;
+    let damaged = info.count(Kind::Damaged);
+    let deleted = info.deleted_unix_micros().and_then(time::from_micros);
+    Row {
+        session: &info.id,
+        format: info.attributes.format.as_deref(),
+        workspace: info.attributes.workspace.as_deref(),
+        parent: info.attributes.parent.as_deref(),
+        parent_call: info.attributes.parent_call.as_deref(),
+        fork_of: info.fork().map(fork_of),
+        status: session.status.as_deref(),
+        events: info.events,
+        messages: info.count(Kind::Message),
         damaged,
+        rewinds: info.rewinds().len(),
         findings: if damaged > 0 { vec!["damaged"] } else { Vec::new() },
-        created_at: created.map(|t| time::rfc3339(t, local)),
-        updated_at: updated.map(|t| time::rfc3339(t, local)),
-        latest_run: session.last_run.clone(),
-        first_prompt: facts.first_prompt,
-        last_prompt: facts.last_prompt,
+        created_at: session.created.map(|t| time::rfc3339(t, local)),
+        updated_at: session.updated.map(|t| time::rfc3339(t, local)),
+        deleted_at: deleted.map(|t| time::rfc3339(t, local)),
+        latest_run: info.last_run.as_deref(),
+        first_prompt: session.first_prompt.as_deref(),
+        last_prompt: session.last_prompt.as_deref(),
         cost_usd: None,
-        usage: usage.map_or_else(Usage::default, Usage::from),
-        bytes: session.bytes,
-        stored_bytes: session.stored_bytes,
-        session: session.id,
-    };
-    Ok((updated, row))
+        usage: session.usage.map_or_else(Usage::default, Usage::from),
+        bytes: info.bytes,
+        stored_bytes: info.stored_bytes,
+    }
 }
 
-#[derive(Default)]
-struct Facts {
-    created: Option<Timestamp>,
-    updated: Option<Timestamp>,
-    status: Option<String>,
-    first_prompt: Option<String>,
-    last_prompt: Option<String>,
-}
-
-/// What the lines themselves say.
-fn facts(
-    snapshot: &Snapshot,
-    session: &SessionInfo,
-    format: &dyn Format,
-) -> eventlog::Result<Facts> {
-    let id = session.id.as_str();
-    let is_record = |entry: &eventlog::Result<StoredEntry>| {
-        entry.as_ref().map_or(true, |e| !matches!(e.kind(), Kind::Blank | Kind::Damaged))
-    };
-    let time_of = |entry: Option<&StoredEntry>| {
-        let record = format.classify(entry?.bytes()).ok()?;
-        record.time.and_then(|text| time::parse(&text))
-    };
-    // Damage at the ends is passed over, but not without limit.
-    const NEAR: usize = 1000;
-    let first = snapshot.read(id, ..)?.take(NEAR).find(is_record).transpose()?;
-    let last = snapshot.read(id, ..)?.rev().take(NEAR).find(is_record).transpose()?;
-    let prompt = |n: Option<u64>| -> eventlog::Result<Option<String>> {
-        let Some(n) = n else { return Ok(None) };
-        let Some(seq) = snapshot.find(id, Position::UserTurn(n))? else { return Ok(None) };
-        let range = EventRange::from(seq..=seq);
-        let entry = snapshot.read(id, range)?.next().transpose()?;
-        Ok(entry.and_then(|entry| format::text(format, entry.bytes()).map(Cow::into_owned)))
-    };
-    let turns = session.user_turns;
-    let status = last.as_ref().filter(|entry| entry.kind() == Kind::Terminal);
-    Ok(Facts {
-        created: time_of(first.as_ref()),
-        updated: time_of(last.as_ref()),
-        status: status.and_then(|entry| reason(format, entry.bytes())),
-        first_prompt: prompt((turns > 0).then_some(0))?,
-        last_prompt: prompt(turns.checked_sub(1))?,
-    })
-}
-
-/// Why a run ended, in the word of its last record.
-fn reason(format: &dyn Format, line: &[u8]) -> Option<String> {
-    format.facts(line).into_iter().find_map(|fact| match fact.content {
-        Content::Terminal { reason } => Some(reason.into_owned()),
-        _ => None,
-    })
+fn fork_of(fork: &Fork) -> ForkOf<'_> {
+    ForkOf { session: &fork.session, events: fork.events }
 }

@@ -1,7 +1,7 @@
 //! `eventlog verify`: everything is read and checked.
 
 use clap::Args;
-use eventlog::{EventLog, Problem, jsonl};
+use eventlog::{EventLog, Problem, jsonl, memory};
 use serde::Serialize;
 
 use super::output::{Output, plural};
@@ -99,6 +99,9 @@ impl Verify {
         for session in snapshot.sessions().flatten() {
             if let Ok(mut found) = jsonl::verify(&snapshot, &session.id) {
                 problems.append(&mut found);
+            }
+            if let Ok(Some(found)) = memory::verify(&snapshot, &session.id) {
+                problems.push(found);
             }
         }
     }

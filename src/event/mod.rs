@@ -13,8 +13,8 @@ use crate::entry::{Kind, Seq, StoredEntry};
 use crate::format::{Content, Format, Role, Transcript};
 
 pub use json::Json;
-pub(crate) use new::utc;
 pub use new::{NewEvent, ToolStatus};
+pub(crate) use new::{parse_time, utc};
 pub use text::Text;
 
 /// An event of a session.

@@ -61,7 +61,15 @@ impl ToolStatus {
 #[must_use = "an event is written by a recorder"]
 pub struct NewEvent {
     event: Event,
+    /// Why it cannot be written.
+    refused: Option<&'static str>,
 }
+
+/// The kinds that are recorded.
+const RECORDED: [Kind; 5] =
+    [Kind::Message, Kind::StateTransition, Kind::ToolLifecycle, Kind::Checkpoint, Kind::Terminal];
+const NO_OBJECT: &str = "a part of it that has to be an object is none";
+const HALF_PAIR: &str = "it has half of a surrogate pair, which UTF-8 cannot say";
 
 impl NewEvent {
     /// An event of any kind with a payload of the caller's making.
@@ -78,11 +86,16 @@ impl NewEvent {
             detail: Detail::of(kind, &payload),
             payload,
         };
-        NewEvent { event }
+        let is_recorded = RECORDED.contains(&kind);
+        let refused = (!is_recorded).then_some("it is of a kind that is not recorded");
+        NewEvent { event, refused }
     }
 
-    fn of(kind: Kind, payload: Object) -> NewEvent {
-        NewEvent::new(kind, Json::raw(payload.finish()))
+    /// An event with a part that has to be an object.
+    fn of(kind: Kind, payload: Object, part: &Json) -> NewEvent {
+        let mut event = NewEvent::new(kind, Json::raw(payload.finish()));
+        event.refused = event.refused.or_else(|| refusal(part));
+        event
     }
 
     /// A message without metadata.
@@ -97,7 +110,7 @@ impl NewEvent {
             .text("role", role.name())
             .text("content", content)
             .raw("metadata", metadata.as_str());
-        NewEvent::of(Kind::Message, payload)
+        NewEvent::of(Kind::Message, payload, metadata)
     }
 
     /// A change of the agent loop's state; `details` is an object.
@@ -113,7 +126,7 @@ impl NewEvent {
             .text("to_state", to)
             .text("reason", reason)
             .raw("details", details.as_str());
-        NewEvent::of(Kind::StateTransition, payload)
+        NewEvent::of(Kind::StateTransition, payload, details)
     }
 
     /// A step in the life of a tool call. `extra` is an object: `args` with the first two steps,
@@ -121,9 +134,13 @@ impl NewEvent {
     ///
     /// # Errors
     ///
-    /// `Usage` when `extra` has one of the event's own fields: who read the event would take that
-    /// for the call's status or id.
+    /// `Usage` when `extra` is no object, or has one of the event's own fields: who read the event
+    /// would take that for the call's status or id.
     pub fn tool(status: ToolStatus, tool: &str, call_id: &str, extra: &Json) -> Result<NewEvent> {
+        if let Some(why) = refusal(extra) {
+            let message = format!("a tool_lifecycle payload cannot be written: {why}");
+            return Err(Error::new(ErrorKind::Usage, message));
+        }
         let mut payload = Object::new(Spacing::Spaced)
             .text("tool_name", tool)
             .text("tool_call_id", call_id)
@@ -136,12 +153,16 @@ impl NewEvent {
             }
             payload = payload.raw(&key, value.as_str());
         }
-        Ok(NewEvent::of(Kind::ToolLifecycle, payload))
+        Ok(NewEvent::of(Kind::ToolLifecycle, payload, extra))
     }
 
     /// A checkpoint of the context. Without `checkpoint_id` or `created_at` it gets new ones.
     pub fn checkpoint(payload: &Json) -> NewEvent {
         let mut event = NewEvent::new(Kind::Checkpoint, payload.clone());
+        event.refused = refusal(payload);
+        if event.refused.is_some() {
+            return event;
+        }
         let missing = |key, payload: &Json| payload.get(key).is_none_or(|value| value.is_null());
         for (key, value) in
             [("checkpoint_id", new_id("ckpt").into()), ("created_at", event.event.time.clone())]
@@ -157,7 +178,7 @@ impl NewEvent {
     pub fn terminal(reason: &str, details: &Json) -> NewEvent {
         let payload =
             Object::new(Spacing::Spaced).text("reason", reason).raw("details", details.as_str());
-        NewEvent::of(Kind::Terminal, payload)
+        NewEvent::of(Kind::Terminal, payload, details)
     }
 
     /// Sets the run: one turn of the user, `run-1`, `run-2`.
@@ -181,23 +202,19 @@ impl NewEvent {
     ///
     /// # Errors
     ///
-    /// `Usage` when the payload is no object, holds a number that is not finite, or half of a
-    /// surrogate pair.
+    /// `Usage` when the payload or a part of it that has to be an object is none, when it holds a
+    /// number that is not finite or half of a surrogate pair, and for a kind that is not recorded.
     pub fn line(&self, session: &str) -> Result<String> {
         let event = &self.event;
         let refused = |what: &str| {
             let message = format!("a {} payload cannot be written: {what}", event.kind);
             Err(Error::new(ErrorKind::Usage, message))
         };
-        let notes = event.payload.notes();
-        if !event.payload.is_object() {
-            return refused("it is no object");
+        if let Some(why) = self.refused.or_else(|| refusal(&event.payload)) {
+            return refused(why);
         }
-        if notes.non_finite {
+        if event.payload.notes().non_finite || is_too_large(event.payload.as_str()) {
             return refused("it has a number that is not finite, which JSON cannot say");
-        }
-        if notes.lone_surrogate {
-            return refused("it has half of a surrogate pair, which UTF-8 cannot say");
         }
         let line = Object::new(Spacing::Spaced)
             .text("event_id", &event.id)
@@ -226,9 +243,35 @@ impl NewEvent {
     }
 }
 
+/// Why a value cannot be a part of an event.
+fn refusal(value: &Json) -> Option<&'static str> {
+    match value.is_object() {
+        false => Some(NO_OBJECT),
+        true => value.notes().lone_surrogate.then_some(HALF_PAIR),
+    }
+}
+
+/// Whether a number in JSON is one that readers take for infinite.
+fn is_too_large(json: &str) -> bool {
+    // Between the quotes of strings; an escaped quote only makes more to look at.
+    let outside =
+        json.split('"').step_by(2).flat_map(|part| part.split([',', ':', '[', ']', '{', '}']));
+    let numbers = outside.map(str::trim).filter(|token| token.len() > 3);
+    numbers.into_iter().any(|token| token.parse::<f64>().is_ok_and(f64::is_infinite))
+}
+
 /// An id that no other event has, in the order of time.
 fn new_id(prefix: &str) -> String {
     format!("{prefix}-{}", uuid::Uuid::now_v7().simple())
+}
+
+/// A time as a line has it; in UTC where it names no zone.
+pub(crate) fn parse_time(text: &str) -> Option<Timestamp> {
+    let in_utc = || {
+        let time: jiff::civil::DateTime = text.parse().ok()?;
+        jiff::tz::TimeZone::UTC.to_timestamp(time).ok()
+    };
+    text.parse().ok().or_else(in_utc)
 }
 
 /// A time in UTC as the format writes it: to the microsecond, without a fraction that is zero.
@@ -244,9 +287,38 @@ pub(crate) fn utc(time: Timestamp) -> String {
 mod tests {
     use super::*;
 
+    fn refused(event: &NewEvent) -> String {
+        event.line("s").unwrap_err().to_string()
+    }
+
     fn refusal(payload: &str) -> String {
-        let payload = Json::parse(payload).unwrap();
-        NewEvent::new(Kind::Checkpoint, payload).line("s").unwrap_err().to_string()
+        refused(&NewEvent::checkpoint(&Json::parse(payload).unwrap()))
+    }
+
+    #[test]
+    fn what_has_to_be_an_object_is_never_left_out_silently() {
+        let list = Json::parse("[1]").unwrap();
+        let null = Json::raw("null");
+        for event in [
+            NewEvent::message_with(Role::User, "x", &list),
+            NewEvent::terminal("completed", &Json::string("x")),
+            NewEvent::state_transition(None, "a", "b", &null),
+            NewEvent::checkpoint(&Json::string("x")),
+            NewEvent::new(Kind::Message, list.clone()),
+        ] {
+            assert!(refused(&event).contains("object"), "{event:?}");
+        }
+        assert!(NewEvent::tool(ToolStatus::Completed, "Read", "c1", &list).is_err());
+        let keys = Json::parse(r#"{"\ud800": 1, "\ud801": 2}"#).unwrap();
+        assert!(NewEvent::tool(ToolStatus::Completed, "Read", "c1", &keys).is_err());
+    }
+
+    #[test]
+    fn kinds_that_no_reader_knows_are_refused() {
+        for kind in [Kind::Other, Kind::Damaged, Kind::Blank] {
+            assert!(refused(&NewEvent::new(kind, Json::object())).contains("kind"));
+        }
+        assert!(is_too_large("[1,-1e400]") && !is_too_large(r#"{"a": "1e400", "b": 1e300}"#));
     }
 
     #[test]
@@ -254,7 +326,9 @@ mod tests {
         assert!(refusal(r#"{"a": [1, NaN]}"#).contains("not finite"));
         assert!(refusal(r#"{"a": {"b": -Infinity}}"#).contains("not finite"));
         assert!(refusal(r#"{"a": "\ud800"}"#).contains("surrogate"));
-        assert!(refusal("[1]").contains("no object"));
+        assert!(refusal(r#"{"\ud800": 5, "checkpoint_id": null}"#).contains("surrogate"));
+        assert!(refusal(r#"{"a": [1e999]}"#).contains("not finite"));
+        assert!(refusal("[1]").contains("object"));
     }
 
     #[test]
@@ -280,6 +354,13 @@ mod tests {
         assert_eq!(time("2026-03-01T10:00:00.1234567Z"), "2026-03-01T10:00:00.123456Z");
         assert_eq!(time("2026-03-01T10:00:00Z"), "2026-03-01T10:00:00Z");
         assert_eq!(time("2026-03-01T10:00:00.000001Z"), "2026-03-01T10:00:00.000001Z");
+    }
+
+    #[test]
+    fn times_without_a_zone_are_in_utc() {
+        let time = parse_time("2026-03-01T10:00:00.5").unwrap();
+        assert_eq!(Some(time), parse_time("2026-03-01T11:00:00.5+01:00"));
+        assert_eq!(parse_time("soon"), None);
     }
 
     #[test]

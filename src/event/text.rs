@@ -19,6 +19,9 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(Substr);
 
+/// A text that is less than this shorter than what it is a part of keeps that.
+const ALONE_BYTES: usize = 64;
+
 impl Text {
     /// The text.
     pub fn as_str(&self) -> &str {
@@ -30,6 +33,17 @@ impl Text {
     /// Text that is part of the program.
     pub(crate) const fn literal(text: Substr) -> Text {
         Text(text)
+    }
+
+    /// The same text, without the line that it is a part of.
+    pub(crate) fn alone(&self) -> Text {
+        Text(
+            self.0
+                .parent()
+                .len()
+                .checked_sub(self.len() + ALONE_BYTES)
+                .map_or_else(|| self.0.clone(), |_| Substr::from(&**self)),
+        )
     }
 
     /// `part`, shared where it is a part of this text, else copied.
@@ -110,6 +124,25 @@ impl fmt::Display for Text {
         f.pad(self)
     }
 }
+
+impl bincode::Encode for Text {
+    fn encode<E: bincode::enc::Encoder>(
+        &self,
+        to: &mut E,
+    ) -> Result<(), bincode::error::EncodeError> {
+        str::encode(self, to)
+    }
+}
+
+impl<C> bincode::Decode<C> for Text {
+    fn decode<D: bincode::de::Decoder<Context = C>>(
+        from: &mut D,
+    ) -> Result<Text, bincode::error::DecodeError> {
+        String::decode(from).map(Text::from)
+    }
+}
+
+bincode::impl_borrow_decode!(Text);
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -177,6 +177,26 @@ pub(crate) fn made_safe(json: &str) -> Option<String> {
     changed.then_some(out)
 }
 
+/// JSON with its escapes decoded, for people to read and to look for text in; it is no JSON then.
+pub(crate) fn without_escapes(json: &str) -> std::borrow::Cow<'_, str> {
+    if !json.contains('\\') {
+        return json.into();
+    }
+    let mut out = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        let (before, escaped) = rest.split_at(at);
+        out.push_str(before);
+        let (len, _) = escape(escaped);
+        let (part, after) = escaped.split_at(len.max(1).min(escaped.len()));
+        let text = serde_json::from_str::<String>(&format!("\"{part}\""));
+        out.push_str(text.as_deref().unwrap_or("\u{FFFD}"));
+        rest = after;
+    }
+    out.push_str(rest);
+    out.into()
+}
+
 /// How long the escape at the beginning of `rest` is, and what stands in its place if strict readers
 /// refuse it.
 fn escape(rest: &str) -> (usize, Option<&'static str>) {
@@ -221,6 +241,13 @@ mod tests {
         }
         let value = serde_json::json!({"a": [1, 1e16, "ä"], "b": {}, "c": []});
         assert_eq!(spaced(&value), r#"{"a": [1, 1e+16, "ä"], "b": {}, "c": []}"#);
+    }
+
+    #[test]
+    fn escapes_are_decoded_wherever_they_stand() {
+        let json = r#"{"a": "println!(\"x\") C:\\U caf\u00e9 \ud83d\udd10\n\ud800."}"#;
+        assert_eq!(without_escapes(json), "{\"a\": \"println!(\"x\") C:\\U café 🔐\n\u{FFFD}.\"}");
+        assert_eq!(without_escapes("\\"), "\u{FFFD}");
     }
 
     #[test]

@@ -228,6 +228,14 @@ impl Import<'_> {
         let named = named.unwrap_or_else(|| id.clone());
         let subject = Subject { format, session: &named };
         let snapshot = self.log.map(EventLog::snapshot).transpose()?;
+        if let Some(there) = snapshot.as_ref().map_or(Ok(None), |log| log.session(&id))?
+            && let Err(error) = crate::sessions::refuse_deleted(&there)
+        {
+            let why = format!(
+                "{error}; `eventlog delete --undo` brings it back, --as NEW_ID imports beside it"
+            );
+            return refused(report, &why);
+        }
         let mut tally = Tally::new(report.clone(), options.beside.meta.as_ref());
         let torn_end = match self.compare(snapshot.as_ref(), &id, subject, &mut tally)? {
             Compared::Prefix(torn_end) => torn_end,

@@ -132,6 +132,11 @@ impl Shared {
         addition: Addition<'_, '_>,
     ) -> Result<RangeInclusive<Seq>> {
         let mut standing = state.progress.lock();
+        if standing.purged {
+            let message = format!("session {:?} has been removed for good", state.id);
+            return Err(Error::new(ErrorKind::Closed, message)
+                .with_hint("`EventLog::session` gives a handle of a new session of that id"));
+        }
         let progress = &mut standing.assigned;
         let first = progress.next_seq;
         if let Some(expected) = addition.expected.filter(|expected| *expected != first) {

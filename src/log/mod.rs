@@ -5,9 +5,11 @@
 //! * [`Snapshot`] is a view of one moment, [`Events`] a range of a session's events.
 //!
 //! Inside: [`open`] has the start-up table, [`commit`] the way of an append, [`shared`] the state
-//! of a log that is open for writing and its threads, [`reader`] a log that is open for reading.
+//! of a log that is open for writing and its threads, [`reader`] a log that is open for reading,
+//! [`manage`] what is done to a session as a whole.
 
 pub(crate) mod commit;
+mod manage;
 mod open;
 mod options;
 mod range;
@@ -25,10 +27,12 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Dir, OpenMode, StdDir};
 use crate::journal;
 
+pub(crate) use manage::Projection;
 pub use open::{DroppedBatch, Recovery};
 pub use options::{Builder, Sync};
 pub use range::{EventRange, Events, Position};
 pub use session::Session;
+pub(crate) use shared::now_unix_micros;
 pub use snapshot::{SessionInfo, Snapshot};
 pub use ticket::Ticket;
 pub use verify::{Problem, Stats, VerifyReport};

@@ -11,7 +11,7 @@ use crate::memtable::Attributes;
 
 use super::commit::Addition;
 use super::range::{EventRange, Events};
-use super::{Handle, Ticket};
+use super::{Handle, Snapshot, Ticket};
 
 /// The longest session id in bytes.
 pub(crate) const ID_BYTES_MAX: usize = 512;
@@ -42,6 +42,8 @@ pub(crate) struct Standing {
     pub(crate) assigned: Progress,
     /// With everything that is durable: what a failed batch falls back to.
     pub(crate) durable: Progress,
+    /// The session is being removed for good.
+    pub(crate) purged: bool,
 }
 
 /// Checks a session id.
@@ -249,6 +251,11 @@ impl Session {
         }
         let last = snapshot.read(&self.state.id, ..)?.next_back().transpose()?;
         Ok(last.is_some_and(|l| l.terminator() == Terminator::None && !l.bytes().is_empty()))
+    }
+
+    /// A view of everything that is durable now.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        self.handle.snapshot()
     }
 
     /// Reads the session's durable events: [`EventLog::read`](crate::EventLog::read).

@@ -156,7 +156,7 @@ impl Shared {
         let id: Arc<str> = id.into();
         let state = Arc::new(SessionState {
             id: id.clone(),
-            progress: Mutex::new(Standing { assigned: durable.clone(), durable }),
+            progress: Mutex::new(Standing { assigned: durable.clone(), durable, purged: false }),
         });
         registry.insert(id, state.clone());
         Ok(state)
@@ -306,7 +306,7 @@ pub(super) fn poisoned(cause: &Error) -> Error {
         .with_hint("open the log again; everything acknowledged is safe, and can still be read")
 }
 
-pub(super) fn now_unix_micros() -> u64 {
+pub(crate) fn now_unix_micros() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }

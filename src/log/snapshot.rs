@@ -1,12 +1,13 @@
 //! A view of the log at one moment, and what is known of its sessions.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::entry::{Kind, Seq};
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal;
-use crate::memtable::{Attributes, MemInner, Memtable};
+use crate::memtable::{Attributes, Fork, MemInner, Memtable, Rewind};
 use crate::store::{Mark, SessionRecord, StoreReader};
 
 use super::range::{EventRange, Events, Position};
@@ -63,6 +64,35 @@ pub struct SessionInfo {
 }
 
 impl SessionInfo {
+    /// When it was deleted, in microseconds since the Unix epoch; `None` for one that is not.
+    pub fn deleted_unix_micros(&self) -> Option<u64> {
+        self.attributes.deleted.filter(|when| *when > 0)
+    }
+
+    /// The turns that were taken back, oldest first.
+    pub fn rewinds(&self) -> &[Rewind] {
+        self.attributes.rewinds.as_deref().unwrap_or_default()
+    }
+
+    /// Where it began as a copy of another session.
+    pub fn fork(&self) -> Option<&Fork> {
+        self.attributes.fork.as_ref()
+    }
+
+    /// The events that count: all but those that were taken back.
+    pub fn kept(&self) -> Vec<Range<Seq>> {
+        let mut kept = Vec::from([Range { start: 0, end: self.events }]);
+        for rewind in self.rewinds() {
+            let parts = kept.into_iter().flat_map(|range| {
+                let before = range.start..range.end.min(rewind.from);
+                let behind = range.start.max(rewind.to)..range.end;
+                [before, behind].into_iter().filter(|part| part.start < part.end)
+            });
+            kept = parts.collect();
+        }
+        kept
+    }
+
     /// How many events of a kind it has.
     pub fn count(&self, kind: Kind) -> u64 {
         self.counts.get(kind as usize).copied().unwrap_or_default()
@@ -96,7 +126,7 @@ impl Snapshot {
         Snapshot { inner: Arc::new(SnapshotInner { reader, memtables, end }) }
     }
 
-    /// The session called `id`, if it is there.
+    /// The session called `id`, if it is there; also one that is deleted.
     ///
     /// # Errors
     ///
@@ -105,10 +135,21 @@ impl Snapshot {
         Ok(self.record(id)?.map(SessionInfo::from))
     }
 
-    /// All sessions, in the order in which they were created, one at a time.
+    /// All sessions that are not deleted, in the order in which they were created, one at a time.
     ///
     /// A damaged record is an item of its own and hides no other session.
     pub fn sessions(&self) -> impl Iterator<Item = Result<SessionInfo>> + '_ {
+        let is_there = |session: &SessionInfo| session.deleted_unix_micros().is_none();
+        self.all_sessions().filter(move |session| session.as_ref().map_or(true, is_there))
+    }
+
+    /// All sessions that are deleted and not removed for good.
+    pub fn deleted_sessions(&self) -> impl Iterator<Item = SessionInfo> + '_ {
+        let sessions = self.all_sessions().flatten();
+        sessions.filter(|session| session.deleted_unix_micros().is_some())
+    }
+
+    pub(super) fn all_sessions(&self) -> impl Iterator<Item = Result<SessionInfo>> + '_ {
         self.numbers().filter_map(|number| {
             let record = number.and_then(|number| self.inner.record(number));
             record.transpose().map(|record| record.map(SessionInfo::from))

@@ -346,7 +346,7 @@ pub struct Stats {
 
 impl Snapshot {
     pub(super) fn totals(&self, stats: &mut Stats) -> Result<()> {
-        for session in self.sessions() {
+        for session in self.all_sessions() {
             match session {
                 Ok(session) => {
                     stats.sessions += 1;

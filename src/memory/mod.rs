@@ -4,125 +4,46 @@
 //! It is derived from the events, one by one, and gives the same as a rebuild from all of them. Of
 //! each group the newest items are kept, and the number of those that were dropped. Every item
 //! names the events that it comes from.
+//!
+//! * [`SessionMemory`] has the items; `item` what they are, `calls` the open calls.
+//! * [`Deriver`] makes it: all at once, or event by event.
+//! * [`Manager`] keeps it in step with a session that is recorded, and keeps it in the log, so that
+//!   the next start reads only what came later; `kept` is that form.
+//! * `render`: the text for the model.
 
+mod calls;
+mod item;
+mod kept;
+mod manager;
 mod render;
 
-use std::collections::BTreeMap;
-
-use serde::Serialize;
+use bincode::{Decode, Encode};
 
 use crate::entry::Kind;
-use crate::event::{Event, Text, ToolFact};
+use crate::event::{Event, Text};
+use crate::resume::Reading;
 
-/// Where an item comes from.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Source {
-    /// The first event.
-    pub start_event_id: Text,
-    /// The last event.
-    pub end_event_id: Text,
-    /// The step of the first event.
-    pub start_step: i64,
-    /// The step of the last event.
-    pub end_step: i64,
-}
+use calls::Calls;
+use item::Group;
 
-/// What an item is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum ItemKind {
-    /// A tool did its work.
-    ToolCompleted,
-    /// The model gave its final answer.
-    Final,
-    /// A checkpoint was recorded.
-    Checkpoint,
-    /// The context was compacted.
-    Compacted,
-    /// A tool failed.
-    ToolFailed,
-    /// The model could not be brought back.
-    RecoveryFailed,
-    /// The completion gate held a final answer back.
-    GateBlocked,
-    /// A run ended.
-    Terminal,
-    /// A call was begun, and nobody knows how it ended.
-    Uncertain,
-    /// A call was never begun.
-    Pending,
-    /// What the user wants.
-    Goal,
-}
+pub use item::{Dropped, Item, ItemKind, Source};
+pub use kept::{of, verify};
+pub use manager::{Manager, Refiner};
 
-/// One item.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Item {
-    /// What it is about.
-    pub kind: ItemKind,
-    /// A line for the model.
-    pub text: String,
-    /// Where it comes from.
-    pub source: Source,
-}
-
-/// The newest items of a group.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Group {
-    items: std::collections::VecDeque<Item>,
-    dropped: u64,
-}
-
-impl Group {
-    fn push(&mut self, item: Item, limit: usize) {
-        self.items.push_back(item);
-        if self.items.len() > limit {
-            self.items.pop_front();
-            self.dropped += 1;
-        }
-    }
-}
-
-/// What is known of a call.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct CallState {
-    call_id: Text,
-    tool: Text,
-    requested: Option<(Text, i64)>,
-    started: Option<(Text, i64)>,
-    ended: bool,
-}
-
-/// How many items of a group are dropped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[non_exhaustive]
-pub struct Dropped {
-    /// Of the completed work.
-    pub completed_work: u64,
-    /// Of the decisions.
-    pub key_decisions: u64,
-    /// Of the failed attempts.
-    pub failed_attempts: u64,
-    /// Of the verification.
-    pub verification_status: u64,
-}
-
-/// The memory of one session.
+/// Makes a session memory of events.
 ///
 /// ```
-/// use eventlog::{Entry, EventLog, Kind, event::Event, format::Transcript, memory::SessionMemory};
+/// use eventlog::memory::{Deriver, SessionMemory};
+/// use eventlog::{EventLog, event::Event, format::{Role, Transcript}, record::Recorder};
 ///
 /// # let dir = std::env::temp_dir().join(format!("eventlog-doc-memory-{}", std::process::id()));
 /// # let log = EventLog::open(&dir)?;
-/// # let line = r#"{"event_id":"e","timestamp":"t","session_id":"s","run_id":"run-1","step":0,"event_type":"message","payload":{"role":"user","content":"fix it"}}"#;
-/// # log.session("s")?.append(Entry::new(Kind::Message, line.as_bytes()))?;
+/// # Recorder::new(log.session("s")?, "run-1")?.message(0, Role::User, "fix it")?;
+/// let deriver = Deriver::default();
 /// let mut memory = SessionMemory::default();
 /// for entry in log.read("s", ..)? {
 ///     if let Some(event) = Event::from_entry(&Transcript, &entry?) {
-///         memory.ingest(&event);
+///         deriver.update(&mut memory, &event);
 ///     }
 /// }
 /// assert!(memory.render(500).contains("fix it"));
@@ -130,85 +51,85 @@ pub struct Dropped {
 /// # std::fs::remove_dir_all(dir).ok();
 /// # Ok::<(), eventlog::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionMemory {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deriver {
     limit: usize,
-    goal: Option<Item>,
-    completed: Group,
-    decisions: Group,
-    failed: Group,
-    verified: Group,
-    /// By run and call id.
-    calls: BTreeMap<String, CallState>,
-    events: u64,
-    source: Option<Source>,
+    reading: Reading,
 }
 
 /// How many items of each group are kept unless said otherwise.
 const ITEMS_MAX: usize = 200;
 /// How much of a final answer is kept, in characters.
 const FINAL_CHARS: usize = 200;
+/// How much of an id, a name or a reason.
+const NAME_CHARS: usize = 200;
 
-impl Default for SessionMemory {
-    fn default() -> SessionMemory {
-        SessionMemory::with_limit(ITEMS_MAX)
+impl Default for Deriver {
+    fn default() -> Deriver {
+        Deriver::new(ITEMS_MAX)
     }
 }
 
-impl SessionMemory {
-    /// An empty memory that keeps at most `limit` items of each group.
-    pub fn with_limit(limit: usize) -> SessionMemory {
-        SessionMemory {
-            limit: limit.max(1),
-            goal: None,
-            completed: Group::default(),
-            decisions: Group::default(),
-            failed: Group::default(),
-            verified: Group::default(),
-            calls: BTreeMap::new(),
-            events: 0,
-            source: None,
-        }
+/// The memory of one session.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
+pub struct SessionMemory {
+    goal: Option<Item>,
+    completed: Group,
+    decisions: Group,
+    failed: Group,
+    verified: Group,
+    calls: Calls,
+    events: u64,
+    source: Option<Source>,
+}
+
+impl Deriver {
+    /// Keeps at most `limit` items of each group.
+    pub fn new(limit: usize) -> Deriver {
+        Deriver { limit: limit.max(1), reading: Reading::Default }
+    }
+
+    /// Reads the facts of calls as MyCodeAgent does: a call whose id has ended once is never open
+    /// again. Such a memory remembers every id.
+    pub fn reading(self, reading: Reading) -> Deriver {
+        Deriver { reading, ..self }
     }
 
     /// The memory after `events`.
-    pub fn rebuild<'e>(events: impl IntoIterator<Item = &'e Event>) -> SessionMemory {
+    pub fn rebuild<'e>(&self, events: impl IntoIterator<Item = &'e Event>) -> SessionMemory {
         let mut memory = SessionMemory::default();
-        events.into_iter().for_each(|event| memory.ingest(event));
+        events.into_iter().for_each(|event| self.update(&mut memory, event));
         memory
     }
 
-    /// Takes the next event in.
-    pub fn ingest(&mut self, event: &Event) {
-        self.events += 1;
-        let here = source(event);
-        match &mut self.source {
-            Some(source) => {
-                (source.end_event_id, source.end_step) = (here.end_event_id.clone(), here.end_step);
-            }
-            None => self.source = Some(here.clone()),
+    /// Takes the next event in. What that costs does not depend on how many came before.
+    pub fn update(&self, memory: &mut SessionMemory, event: &Event) {
+        memory.events += 1;
+        match &mut memory.source {
+            Some(source) => (source.end_event_id, source.end_step) = (event.id.alone(), event.step),
+            None => memory.source = Some(Source::of(event)),
         }
         match event.kind {
-            Kind::Message => self.message(event, here),
-            Kind::StateTransition => self.transition(event, here),
-            Kind::ToolLifecycle => self.lifecycle(event, here),
+            Kind::Message => self.message(memory, event),
+            Kind::StateTransition => self.transition(memory, event),
+            Kind::ToolLifecycle => self.lifecycle(memory, event),
             Kind::Checkpoint => {
-                let id = known(event.field("checkpoint_id"));
-                let text = format!("Checkpoint {id} was recorded");
-                self.decisions.push(item(ItemKind::Checkpoint, text, here), self.limit);
+                let text =
+                    format!("Checkpoint {} was recorded", known(&event.field("checkpoint_id")));
+                memory.decisions.push(ItemKind::Checkpoint, text, event, self.limit);
             }
             Kind::Terminal => {
                 let reason = event.field("reason");
                 if !reason.is_empty() {
-                    let text = format!("A run ended: {reason}");
-                    self.verified.push(item(ItemKind::Terminal, text, here), self.limit);
+                    let text = format!("A run ended: {}", known(&reason));
+                    memory.verified.push(ItemKind::Terminal, text, event, self.limit);
                 }
             }
             _ => {}
         }
     }
 
-    fn message(&mut self, event: &Event, here: Source) {
+    fn message(&self, memory: &mut SessionMemory, event: &Event) {
         let said = event.said();
         let of = |key| said.metadata.id_of(key);
         match &*said.by {
@@ -216,69 +137,60 @@ impl SessionMemory {
                 let text = said.text();
                 let trimmed = crate::format::syntax::trim(text.as_bytes());
                 let text = String::from_utf8_lossy(trimmed).into_owned();
-                self.goal = Some(item(ItemKind::Goal, text, here));
+                let source = Source::of(event);
+                memory.goal = Some(Item { kind: ItemKind::Goal, text, source });
             }
             "assistant" if matches!(&*of("action_type"), "final" | "final_unverified") => {
                 let text = said.text();
                 if !crate::format::syntax::trim(text.as_bytes()).is_empty() {
-                    let beginning: String = text.chars().take(FINAL_CHARS).collect();
-                    let text = format!("Answered: {beginning}");
-                    self.completed.push(item(ItemKind::Final, text, here), self.limit);
+                    let text = format!("Answered: {}", beginning(&text, FINAL_CHARS));
+                    memory.completed.push(ItemKind::Final, text, event, self.limit);
                 }
             }
             _ => {}
         }
     }
 
-    fn transition(&mut self, event: &Event, here: Source) {
+    fn transition(&self, memory: &mut SessionMemory, event: &Event) {
         match &*event.field("reason") {
             "context_compacted" => {
                 let details = event.payload.get("details");
-                let id = details.and_then(|details| details.get("checkpoint_id"));
-                let id = known(id.map(|id| id.id()).unwrap_or_default());
-                let text = format!("The context was compacted at checkpoint {id}");
-                self.decisions.push(item(ItemKind::Compacted, text, here), self.limit);
+                let id = details.map(|details| details.id_of("checkpoint_id")).unwrap_or_default();
+                let text = format!("The context was compacted at checkpoint {}", known(&id));
+                memory.decisions.push(ItemKind::Compacted, text, event, self.limit);
             }
             "model_recovery_failed" => {
                 let text = "The model could not be brought back".to_owned();
-                self.failed.push(item(ItemKind::RecoveryFailed, text, here), self.limit);
+                memory.failed.push(ItemKind::RecoveryFailed, text, event, self.limit);
             }
             "stop_hook_blocking" => {
                 let text = "A final answer was held back until it is verified".to_owned();
-                self.verified.push(item(ItemKind::GateBlocked, text, here), self.limit);
+                memory.verified.push(ItemKind::GateBlocked, text, event, self.limit);
             }
             _ => {}
         }
     }
 
-    fn lifecycle(&mut self, event: &Event, here: Source) {
-        let ToolFact { call_id, status, tool } = event.tool();
-        let name = known_tool(tool);
-        match &**status {
+    fn lifecycle(&self, memory: &mut SessionMemory, event: &Event) {
+        let fact = event.tool();
+        let name = tool_name(&fact.tool);
+        let call = beginning(&fact.call_id, NAME_CHARS);
+        match &*fact.status {
             "completed" => {
-                let text = format!("{name} was done ({call_id})");
-                self.completed.push(item(ItemKind::ToolCompleted, text, here), self.limit);
+                let text = format!("{name} was done ({call})");
+                memory.completed.push(ItemKind::ToolCompleted, text, event, self.limit);
             }
             "failed" => {
-                let text = format!("{name} failed ({call_id})");
-                self.failed.push(item(ItemKind::ToolFailed, text, here), self.limit);
+                let text = format!("{name} failed ({call})");
+                memory.failed.push(ItemKind::ToolFailed, text, event, self.limit);
             }
             _ => {}
         }
-        if call_id.is_empty() {
-            return;
-        }
-        let call = self.calls.entry(format!("{}\u{1f}{call_id}", event.run)).or_default();
-        (call.call_id, call.tool) = (call_id.clone(), tool.clone());
-        let at = Some((event.id.clone(), event.step));
-        match &**status {
-            "requested" => call.requested = at,
-            "started" => call.started = at,
-            "completed" | "failed" => call.ended = true,
-            _ => {}
-        }
+        memory.calls.add(event, self.limit, self.reading);
     }
+}
 
+impl SessionMemory {
     /// What the user wants.
     pub fn current_goal(&self) -> Option<&Item> {
         self.goal.as_ref()
@@ -301,47 +213,12 @@ impl SessionMemory {
 
     /// What is left to do: calls whose end is not known, and calls that were never begun.
     pub fn todo_items(&self) -> Vec<Item> {
-        self.open_calls()
-            .map(|(call, source)| match call.started {
-                Some(_) => {
-                    let name = known_tool(&call.tool);
-                    let text = format!(
-                        "Find out what {name} ({}) did, before claiming anything",
-                        call.call_id
-                    );
-                    item(ItemKind::Uncertain, text, source)
-                }
-                None => {
-                    let text = format!("Plan {} ({}) again", known_tool(&call.tool), call.call_id);
-                    item(ItemKind::Pending, text, source)
-                }
-            })
-            .collect()
+        self.calls.todo().collect()
     }
 
     /// What is verified, and what is not.
     pub fn verification_status(&self) -> Vec<Item> {
-        let uncertain = self.open_calls().filter(|(call, _)| call.started.is_some());
-        let uncertain = uncertain.map(|(call, source)| {
-            let text = format!("Not known how {} ({}) ended", known_tool(&call.tool), call.call_id);
-            item(ItemKind::Uncertain, text, source)
-        });
-        self.verified.items.iter().cloned().chain(uncertain).collect()
-    }
-
-    fn open_calls(&self) -> impl Iterator<Item = (&CallState, Source)> {
-        let open = self.calls.values().filter(|call| !call.ended);
-        open.filter_map(|call| {
-            let start = call.requested.as_ref().or(call.started.as_ref())?;
-            let end = call.started.as_ref().unwrap_or(start);
-            let source = Source {
-                start_event_id: start.0.clone(),
-                end_event_id: end.0.clone(),
-                start_step: start.1,
-                end_step: end.1,
-            };
-            Some((call, source))
-        })
+        self.verified.items.iter().cloned().chain(self.calls.unverified()).collect()
     }
 
     /// How many items have been dropped.
@@ -350,6 +227,7 @@ impl SessionMemory {
             completed_work: self.completed.dropped,
             key_decisions: self.decisions.dropped,
             failed_attempts: self.failed.dropped,
+            todo_items: self.calls.dropped,
             verification_status: self.verified.dropped,
         }
     }
@@ -364,29 +242,20 @@ impl SessionMemory {
         self.source.as_ref()
     }
 
-    /// The memory as text for the model, at most `budget` characters.
+    /// The memory as text for the model, at most `budget` characters, each item on a line of its own.
     pub fn render(&self, budget: usize) -> String {
-        render::render(self, budget)
+        render::render(self, budget, &|item| item.text.clone())
     }
 }
 
-fn item(kind: ItemKind, text: String, source: Source) -> Item {
-    Item { kind, text, source }
+fn beginning(text: &str, chars: usize) -> String {
+    text.chars().take(chars).collect()
 }
 
-fn source(event: &Event) -> Source {
-    Source {
-        start_event_id: event.id.clone(),
-        end_event_id: event.id.clone(),
-        start_step: event.step,
-        end_step: event.step,
-    }
+fn known(id: &Text) -> String {
+    if id.is_empty() { "unknown".to_owned() } else { beginning(id, NAME_CHARS) }
 }
 
-fn known(id: Text) -> Text {
-    if id.is_empty() { "unknown".into() } else { id }
-}
-
-fn known_tool(name: &str) -> &str {
-    if name.is_empty() { "unknown" } else { name }
+fn tool_name(name: &Text) -> String {
+    known(name)
 }

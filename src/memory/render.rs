@@ -3,28 +3,35 @@
 
 use unicode_segmentation::UnicodeSegmentation;
 
-use super::SessionMemory;
+use super::{Item, SessionMemory};
 
 const CUT: &str = "\n[cut off]";
 
-pub(super) fn render(memory: &SessionMemory, budget: usize) -> String {
+/// `words` gives the text of an item.
+pub(super) fn render(
+    memory: &SessionMemory,
+    budget: usize,
+    words: &dyn Fn(&Item) -> String,
+) -> String {
     let mut lines = Vec::new();
     if let Some(source) = memory.source() {
         lines.push("## Session memory".to_owned());
-        lines.push(format!("From events {} to {}", source.start_event_id, source.end_event_id));
+        let (start, end) = (&source.start_event_id, &source.end_event_id);
+        lines.push(on_a_line(&format!("From events {start} to {end}")));
     }
     if let Some(goal) = memory.current_goal() {
-        lines.push(format!("Current goal: {}", goal.text));
+        lines.push(on_a_line(&format!("Current goal: {}", words(goal))));
     }
     let dropped = memory.dropped();
-    let owned = |items: &mut dyn Iterator<Item = &super::Item>| items.cloned().collect::<Vec<_>>();
-    for (heading, items, dropped) in [
-        ("To do:", memory.todo_items(), 0),
-        ("Verification:", memory.verification_status(), dropped.verification_status),
-        ("Decisions:", owned(&mut memory.key_decisions()), dropped.key_decisions),
-        ("Failed:", owned(&mut memory.failed_attempts()), dropped.failed_attempts),
-        ("Done:", owned(&mut memory.completed_work()), dropped.completed_work),
-    ] {
+    let (todo, verification) = (memory.todo_items(), memory.verification_status());
+    let groups: [(&str, Vec<&Item>, u64); 5] = [
+        ("To do:", todo.iter().collect(), dropped.todo_items),
+        ("Verification:", verification.iter().collect(), dropped.verification_status),
+        ("Decisions:", memory.key_decisions().collect(), dropped.key_decisions),
+        ("Failed:", memory.failed_attempts().collect(), dropped.failed_attempts),
+        ("Done:", memory.completed_work().collect(), dropped.completed_work),
+    ];
+    for (heading, items, dropped) in groups {
         if items.is_empty() {
             continue;
         }
@@ -32,9 +39,20 @@ pub(super) fn render(memory: &SessionMemory, budget: usize) -> String {
         if dropped > 0 {
             lines.push(format!("- and {dropped} before"));
         }
-        lines.extend(items.into_iter().map(|item| format!("- {}", item.text)));
+        lines.extend(items.into_iter().map(|item| on_a_line(&format!("- {}", words(item)))));
     }
     cut(&lines.join("\n"), budget)
+}
+
+/// Text from outside makes no line of its own, and no sign that a model must not get.
+fn on_a_line(text: &str) -> String {
+    let plain = |c: char| match c {
+        '\0' => '\u{FFFD}',
+        '\u{2028}' | '\u{2029}' => ' ',
+        c if c.is_control() => ' ',
+        c => c,
+    };
+    text.chars().map(plain).collect()
 }
 
 /// The text, at most `budget` characters.

@@ -9,7 +9,7 @@ mod sanitize;
 mod sink;
 mod trace;
 
-pub use recorder::{Recorder, refuse_newer_schema};
+pub use recorder::{Recorder, check_writable};
 pub use runtime::{LoopState, RuntimeEvent, record_active_checkpoint, transition_state};
 pub use sanitize::sanitize;
 pub use sink::{NoSink, Sink, Sinks, TranscriptSink};

@@ -1,5 +1,8 @@
 //! The recorder: typed events into a session.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, ReentrantMutex, RwLock};
@@ -50,35 +53,37 @@ type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 struct Shared {
     session: Session,
-    /// What has to be written before the first event.
-    first: Mutex<Option<First>>,
+    /// What has to stand before the first event does.
+    begun: Mutex<bool>,
     listeners: RwLock<Vec<Listener>>,
     /// Held from before the write until the listeners have been called: they see the events in
-    /// order. A listener may record.
-    order: ReentrantMutex<()>,
+    /// order. A listener may record; its events are told of when the one before has been.
+    order: ReentrantMutex<RefCell<Telling>>,
 }
 
-struct First {
-    names_format: bool,
-    ends_open: bool,
+/// Events that the listeners have not been told of.
+#[derive(Default)]
+struct Telling {
+    queue: VecDeque<Event>,
+    under_way: bool,
 }
 
+/// How far up a session is followed to those that started it.
+const ANCESTORS_MAX: usize = 1000;
 /// How many events at a session's end are looked at for a record.
 const LOOK_BACK: usize = 64;
 
-/// Refuses a session whose last record has a schema that is newer than what is known here: lines of
-/// the older one behind it would be read as what they are not.
+/// Refuses a session that is deleted, or whose last record has a schema that is newer than what is
+/// known here: lines of the older one behind it would be read as what they are not.
 ///
 /// # Errors
 ///
-/// `NewerFormat`; those of [`Session::read`].
-pub fn refuse_newer_schema(session: &Session) -> Result<()> {
-    let format = session.attributes()?.and_then(|attributes| attributes.format);
-    let format = format.as_deref().and_then(crate::format::by_name);
-    format.map_or(Ok(()), |format| refuse_newer(session, format))
-}
-
-fn refuse_newer(session: &Session, format: &dyn Format) -> Result<()> {
+/// `Refused`, `NewerFormat`; those of [`Session::read`].
+pub fn check_writable(session: &Session) -> Result<()> {
+    let Some(info) = session.snapshot()?.session(session.id())? else { return Ok(()) };
+    crate::sessions::refuse_deleted(&info)?;
+    let format = info.attributes.format.as_deref().and_then(crate::format::by_name);
+    let Some(format) = format else { return Ok(()) };
     for entry in session.read(..)?.rev().take(LOOK_BACK) {
         let entry = entry?;
         let Ok(record) = format.classify(entry.bytes()) else { continue };
@@ -108,8 +113,8 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// `Refused` when the session holds lines of another format, `NewerFormat` when they have a
-    /// newer schema; those of [`Session::read`].
+    /// `Refused` when the session is deleted or holds lines of another format, `NewerFormat` when
+    /// they have a newer schema; those of [`Session::read`].
     pub fn new(session: Session, run: &str) -> Result<Recorder> {
         let known = session.attributes()?;
         let format = known.and_then(|attributes| attributes.format);
@@ -119,16 +124,12 @@ impl Recorder {
             return Err(Error::new(ErrorKind::Refused, message)
                 .with_hint("record into a session of its own, or convert it with an export"));
         }
-        if format.is_some() {
-            refuse_newer(&session, &Transcript)?;
-        }
-        // An event never goes on with somebody else's line.
-        let ends_open = session.ends_open()?;
+        check_writable(&session)?;
         let shared = Shared {
-            first: Mutex::new(Some(First { names_format: format.is_none(), ends_open })),
+            begun: Mutex::default(),
             session,
             listeners: RwLock::default(),
-            order: ReentrantMutex::new(()),
+            order: ReentrantMutex::default(),
         };
         Ok(Recorder { shared: Arc::new(shared), run: run.into() })
     }
@@ -143,8 +144,10 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// Those of [`Recorder::new`] and [`Session::describe`].
+    /// `Refused` where the session has itself started this one; those of [`Recorder::new`] and
+    /// [`Session::describe`].
     pub fn sub_agent(&self, session: Session, run: &str, call_id: &str) -> Result<Recorder> {
+        self.refuse_ancestor(session.id())?;
         let recorder = Recorder::new(session, run)?;
         let attributes = Attributes {
             parent: Some(self.shared.session.id().to_owned()),
@@ -153,6 +156,23 @@ impl Recorder {
         };
         recorder.shared.session.describe(&attributes)?;
         Ok(recorder)
+    }
+
+    /// Refuses a session that this one comes from.
+    fn refuse_ancestor(&self, id: &str) -> Result<()> {
+        let snapshot = self.shared.session.snapshot()?;
+        let mut at = Some(self.shared.session.id().to_owned());
+        let mut left = ANCESTORS_MAX;
+        while let Some(ancestor) = at.filter(|_| left > 0) {
+            if ancestor == id {
+                let message = format!("the session {id:?} cannot be a sub-agent of its own");
+                return Err(Error::new(ErrorKind::Refused, message)
+                    .with_hint("give the sub-agent a session of its own"));
+            }
+            at = snapshot.session(&ancestor)?.and_then(|session| session.attributes.parent);
+            left -= 1;
+        }
+        Ok(())
     }
 
     /// The session.
@@ -165,8 +185,10 @@ impl Recorder {
         &self.run
     }
 
-    /// Calls `listener` after each event that has become durable, in order: session memory hangs
-    /// here. While a session has listeners, its events are written one at a time.
+    /// Calls `listener` after each event of this recorder and its clones that has become durable, in
+    /// order: session memory hangs here. While a recorder has listeners, its events are written one
+    /// at a time. When a listener panics the others are still told, and then the panic goes on; the
+    /// event is durable.
     pub fn on_recorded(&self, listener: impl Fn(&Event) + Send + Sync + 'static) {
         self.shared.listeners.write().push(Arc::new(listener));
     }
@@ -210,7 +232,7 @@ impl Recorder {
         self.tool(step, ToolStatus::Started, tool, call, "args", args)
     }
 
-    /// A call has run; `result` is an object.
+    /// A call has run; `result` is what it gave.
     pub fn tool_completed(
         &self,
         step: i64,
@@ -255,31 +277,50 @@ impl Recorder {
         let event = event.run(&self.run);
         let line = event.line(self.shared.session.id())?;
         let entry = event.entry(&line)?;
-        let listeners = self.shared.listeners.read().clone();
-        let _in_order = (!listeners.is_empty()).then(|| self.shared.order.lock());
+        if self.shared.listeners.read().is_empty() {
+            self.prepare()?;
+            return Ok(event.at(self.shared.session.append(entry)?));
+        }
+        let telling = self.shared.order.lock();
         self.prepare()?;
         let event = event.at(self.shared.session.append(entry)?);
-        for listener in listeners {
-            listener(&event);
+        telling.borrow_mut().queue.push_back(event.clone());
+        if std::mem::replace(&mut telling.borrow_mut().under_way, true) {
+            return Ok(event);
         }
-        Ok(event)
+        let mut panic = None;
+        loop {
+            let Some(next) = telling.borrow_mut().queue.pop_front() else { break };
+            let listeners = self.shared.listeners.read().clone();
+            for listener in listeners {
+                if let Err(first) = catch_unwind(AssertUnwindSafe(|| listener(&next))) {
+                    panic.get_or_insert(first);
+                }
+            }
+        }
+        telling.borrow_mut().under_way = false;
+        match panic {
+            Some(panic) => resume_unwind(panic),
+            None => Ok(event),
+        }
     }
 
     /// What has to stand before the first event.
     fn prepare(&self) -> Result<()> {
-        let mut first = self.shared.first.lock();
-        if let Some(First { names_format, ends_open }) = &mut *first {
-            if *names_format {
-                let format = Some(Transcript.name().to_owned());
-                let attributes = Attributes { format, ..Attributes::default() };
-                self.shared.session.describe(&attributes)?;
-                *names_format = false;
-            }
-            if *ends_open {
-                self.shared.session.append(Entry::new(Kind::Blank, b""))?;
-            }
+        let mut begun = self.shared.begun.lock();
+        if *begun {
+            return Ok(());
         }
-        *first = None;
+        let session = &self.shared.session;
+        if session.attributes()?.is_none_or(|known| known.format.is_none()) {
+            let format = Some(Transcript.name().to_owned());
+            session.describe(&Attributes { format, ..Attributes::default() })?;
+        }
+        // An event never goes on with somebody else's line.
+        if session.ends_open()? {
+            session.append(Entry::new(Kind::Blank, b""))?;
+        }
+        *begun = true;
         Ok(())
     }
 }

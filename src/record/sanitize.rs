@@ -41,14 +41,37 @@ const KEYS: [&str; 21] = [
     "toolcallid",
 ];
 
+/// Keys that end in one of these name a secret too, unless the value is a number or a boolean:
+/// `openai_api_key`, `X-Auth-Token`, but not `prompt_tokens: 3`.
+const KEY_ENDS: [&str; 17] = [
+    "accesskey",
+    "accesskeyid",
+    "apikey",
+    "authorization",
+    "cookie",
+    "credential",
+    "credentials",
+    "passphrase",
+    "passwd",
+    "password",
+    "passwords",
+    "privatekey",
+    "secret",
+    "secretkey",
+    "secrets",
+    "token",
+    "tokens",
+];
+
 /// A pattern, and what stands in its place.
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let patterns = [
-        (r"\bsk-[A-Za-z0-9_-]{16,}", "sk-***"),
+        (r"(^|[^A-Za-z0-9])sk-[A-Za-z0-9_-]{16,}", "${1}sk-***"),
         (r"\b(gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}", "${1}***"),
         (r"\bAKIA[0-9A-Z]{16}\b", "AKIA***"),
-        (r"(?i)\b(bearer)\s+[A-Za-z0-9._~+/=-]{8,}", "${1} ***"),
-        (r#"(/home/|/Users/|\\Users\\)[^/\\\s"':;,]+"#, "${1}***"),
+        (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", "${1} ***"),
+        (r"(://)[^/\s:@]+:[^/\s@]+@", "${1}***@"),
+        (r#"(/home/|/Users/|\\(?i:users)\\)[^/\\\s"':;,]+"#, "${1}***"),
     ];
     let compiled = patterns.into_iter().map(|(pattern, with)| (Regex::new(pattern), with));
     // They are constant, and a test compiles them all.
@@ -82,8 +105,12 @@ fn secrets(text: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = Vec::new();
     Walker::default().walk(text.as_bytes(), 0, &mut |path, value| {
         let raw = format!("\"{}\"", path.last_key());
-        let key = json_text(&raw).unwrap_or_default().to_lowercase().replace(['-', '_'], "");
-        if KEYS.contains(&&*key) {
+        let key = json_text(&raw).unwrap_or_default().to_lowercase();
+        let key: String = key.chars().filter(|c| c.is_alphanumeric()).collect();
+        let plain =
+            text.get(value.clone()).is_some_and(|value| !value.starts_with(['"', '{', '[']));
+        let ends = || KEY_ENDS.iter().any(|end| key.ends_with(end));
+        if KEYS.contains(&&*key) || (!plain && ends()) {
             // Inner members come first.
             while found.last().is_some_and(|inner| inner.start >= value.start) {
                 found.pop();
@@ -103,7 +130,12 @@ fn mask_strings(json: &str, out: &mut String) {
         let (string, after) = string.split_at(end);
         out.push_str(before);
         let text = json_text(string).unwrap_or_default();
-        let mut masked = None;
+        // JSON in a string is looked into as well.
+        let inner = text.starts_with(['{', '[']).then(|| Json::parse(&text)).flatten();
+        let inner = inner.map(|inner| (sanitize(&inner), inner));
+        let mut masked = inner
+            .filter(|(clean, inner)| clean != inner)
+            .map(|(clean, _)| clean.as_str().to_owned());
         for (pattern, with) in PATTERNS.iter() {
             let current: &str = masked.as_deref().unwrap_or(&text);
             if let std::borrow::Cow::Owned(changed) = pattern.replace_all(current, *with) {
@@ -129,7 +161,7 @@ mod tests {
 
     #[test]
     fn all_patterns_are_in_use() {
-        assert_eq!(PATTERNS.len(), 5);
+        assert_eq!(PATTERNS.len(), 6);
     }
 
     #[test]
@@ -156,6 +188,18 @@ mod tests {
             (
                 r#"{"a": "C:\\Users\\bob\\x", "b": "ghp_0123456789abcdefghij"}"#,
                 r#"{"a": "C:\\Users\\***\\x", "b": "ghp_***"}"#,
+            ),
+            (
+                r#"{"openai_api_key": "k", "x-auth-token": "t", "DB Password ": "p", "token_count": "3"}"#,
+                r#"{"openai_api_key": "***", "x-auth-token": "***", "DB Password ": "***", "token_count": "3"}"#,
+            ),
+            (
+                r#"{"s": "{\"password\": \"x\", \"n\": 1}", "u": "https://me:pw@host/x"}"#,
+                r#"{"s": "{\"password\": \"***\", \"n\": 1}", "u": "https://***@host/x"}"#,
+            ),
+            (
+                r#"["_sk-aaaaaaaaaaaaaaaaaaaa", "c:\\users\\bob\\x"]"#,
+                r#"["_sk-***", "c:\\users\\***\\x"]"#,
             ),
             (r#"{"kept": "\ud83d \u00e9 /etc"}"#, r#"{"kept": "\ud83d \u00e9 /etc"}"#),
         ] {

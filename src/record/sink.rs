@@ -134,7 +134,7 @@ impl Sink for TranscriptSink {
 
     /// # Errors
     ///
-    /// `Usage` when a field is missing; those of [`Recorder`].
+    /// `Usage` when a field is missing, or is no object where it has to be one; those of [`Recorder`].
     fn emit(&self, event: &RuntimeEvent) -> Result<()> {
         let Some(new) = recorded(event)? else { return Ok(()) };
         self.recorder.for_run(&event.run).record(new.step(event.step)).map(drop)
@@ -150,21 +150,28 @@ fn recorded(event: &RuntimeEvent) -> Result<Option<NewEvent>> {
             Error::new(ErrorKind::Usage, message)
         })
     };
-    let object = |key: &str| payload.get(key).filter(Json::is_object).unwrap_or_else(Json::object);
+    let object = |key: &str| match payload.get(key).filter(|value| !value.is_null()) {
+        None => Ok(Json::object()),
+        Some(object) if object.is_object() => Ok(object),
+        Some(_) => {
+            let message = format!("the {key:?} of a {} event is no object", event.name);
+            Err(Error::new(ErrorKind::Usage, message))
+        }
+    };
     let new = match event.name.as_str() {
         "message" => {
             let (role, content) = (required("role")?, required("content")?);
             let payload = Json::object()
                 .with("role", &role)
                 .with("content", &content)
-                .with("metadata", &object("metadata"));
+                .with("metadata", &object("metadata")?);
             NewEvent::new(Kind::Message, payload)
         }
         "state_transition" => {
             let (to, reason) = (required("to_state")?, required("reason")?);
             let from = payload.get("from_state").filter(|from| !from.is_null());
             let from = from.map(|from| from.id());
-            let details = object("details");
+            let details = object("details")?;
             NewEvent::state_transition(from.as_deref(), &to.id(), &reason.id(), &details)
         }
         "tool_lifecycle" => {
@@ -174,13 +181,13 @@ fn recorded(event: &RuntimeEvent) -> Result<Option<NewEvent>> {
                 let message = format!("a tool_lifecycle event has the unknown status {status:?}");
                 return Err(Error::new(ErrorKind::Usage, message));
             };
-            NewEvent::tool(status, &tool.id(), &call.id(), &object("payload"))?
+            NewEvent::tool(status, &tool.id(), &call.id(), &object("payload")?)?
         }
         "checkpoint" => {
             let id = required("checkpoint_id")?;
-            NewEvent::checkpoint(&object("payload").with("checkpoint_id", &id))
+            NewEvent::checkpoint(&object("payload")?.with("checkpoint_id", &id))
         }
-        "terminal" => NewEvent::terminal(&required("reason")?.id(), &object("details")),
+        "terminal" => NewEvent::terminal(&required("reason")?.id(), &object("details")?),
         _ => return Ok(None),
     };
     Ok(Some(new))

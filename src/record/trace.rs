@@ -48,8 +48,8 @@ pub struct TraceSink {
 
 struct State {
     file: Arc<dyn File>,
-    /// Where the next line begins.
-    end: u64,
+    /// The last line may be cut off.
+    is_torn: bool,
     steps: i64,
     tools_used: u64,
     usage: [u64; 3],
@@ -72,14 +72,11 @@ impl TraceSink {
         let failed = |error| Error::io(format!("cannot open traces/{name}"), error);
         let dir = root.subdir("traces", true).map_err(failed)?;
         let file = dir.open(&name, OpenMode::Create).map_err(failed)?;
-        let mut end = file.len().map_err(failed)?;
-        // A line that was cut off stays, on a line of its own.
+        let end = file.len().map_err(failed)?;
         let mut last = [0];
-        if end > 0 && file.read_at(&mut last, end - 1).map_err(failed)? == 1 && last != *b"\n" {
-            write_all_at(&*file, b"\n", end).map_err(failed)?;
-            end += 1;
-        }
-        let state = State { file, end, steps: 0, tools_used: 0, usage: [0; 3] };
+        let is_torn =
+            end > 0 && file.read_at(&mut last, end - 1).map_err(failed)? == 1 && last != *b"\n";
+        let state = State { file, is_torn, steps: 0, tools_used: 0, usage: [0; 3] };
         Ok(TraceSink { id: id.to_owned(), state: Mutex::new(state) })
     }
 
@@ -137,6 +134,14 @@ impl Sink for TraceSink {
     }
 }
 
+/// Several sinks of this process may write one file.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The value as JSON that every reader takes.
+fn safe(value: Json) -> Json {
+    value.made_safe().unwrap_or(value)
+}
+
 impl State {
     fn write(&mut self, id: &str, step: i64, name: &str, payload: &Json) -> Result<()> {
         let line = Object::new(Spacing::Spaced)
@@ -144,12 +149,16 @@ impl State {
             .text("session_id", id)
             .raw("step", &step.to_string())
             .text("event", name)
-            .raw("payload", sanitize(payload).as_str());
-        let line = line.finish() + "\n";
-        // A line that failed half-way is written over by the next.
-        write_all_at(&*self.file, line.as_bytes(), self.end)
+            .raw("payload", safe(sanitize(payload)).as_str());
+        // A line that was cut off stays, on a line of its own.
+        let before = if self.is_torn { "\n" } else { "" };
+        let line = format!("{before}{}\n", line.finish());
+        self.is_torn = true;
+        let _one = ONE_AT_A_TIME.lock();
+        let end = self.file.len();
+        end.and_then(|end| write_all_at(&*self.file, line.as_bytes(), end))
             .map_err(|error| Error::io("cannot write the trace", error))?;
-        self.end += line.len() as u64;
+        self.is_torn = false;
         Ok(())
     }
 }

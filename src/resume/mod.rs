@@ -25,7 +25,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Text};
 use crate::format::Format;
 use crate::log::{SessionInfo, Snapshot};
-use crate::memory::SessionMemory;
+use crate::memory::{Deriver, SessionMemory};
 use crate::parallel;
 
 use lifecycle::lifecycles;
@@ -116,18 +116,19 @@ pub struct Resumed {
 /// ```
 pub fn resume(snapshot: &Snapshot, id: &str, options: &ResumeOptions) -> Result<Resumed> {
     let (session, format) = known(snapshot, id)?;
-    let mut events = read(snapshot, &session, format)?;
+    let mut events = read(snapshot, &session, format, 0)?;
     let last_run = events.last().map(|event| event.run.clone());
     let run = options.run.as_deref().map(Text::from).or(last_run);
     if let Some(only) = &options.run {
         events.retain(|event| event.run == *only);
     }
-    if events.is_empty() && options.run.is_none() {
+    if events.is_empty() && options.run.is_none() && session.rewinds().is_empty() {
         return Err(Error::new(ErrorKind::Refused, format!("session {id:?} has no event"))
             .with_hint("`eventlog quarantine` tells what was set aside"));
     }
     let many = events.len() >= MANY_EVENTS;
-    let memory = || SessionMemory::rebuild(&events);
+    let deriver = Deriver::default().reading(options.reading);
+    let memory = || deriver.rebuild(&events);
     let (both, memory) = parallel::both(many, || state_and_view(&events, options), memory);
     let ((state, view), session) = (both?, id.to_owned());
     Ok(Resumed { session, run: run.unwrap_or_default(), state, view, memory })
@@ -174,21 +175,22 @@ fn state_and_view(events: &[Event], options: &ResumeOptions) -> Result<(State, V
 /// ```
 pub fn view(snapshot: &Snapshot, id: &str) -> Result<View> {
     let (session, format) = known(snapshot, id)?;
-    let mut index = Indexed { snapshot, session: &session, format };
-    let start = Start::find(&mut index)?;
+    if !session.rewinds().is_empty() {
+        // The index counts messages that do not count any more.
+        return Ok(resume(snapshot, id, &ResumeOptions::default())?.view);
+    }
+    let start = Start::find(&mut Indexed { snapshot, session: &session, format })?;
     let from = start.from;
-    let events = read_range(snapshot, id, format, from, session.events)?;
+    let events = read(snapshot, &session, format, from)?;
     let calls = lifecycles(&events, Reading::Default);
     let before = snapshot.read(id, ..from)?.rev();
     let before = before.map(|entry| Ok(Event::from_entry(format, &entry?).map(|event| event.id)));
     View::of(&events, start, &calls, &mut Earlier::new(before.filter_map(Result::transpose)))
 }
 
-fn known(snapshot: &Snapshot, id: &str) -> Result<(SessionInfo, &'static dyn Format)> {
-    let session = snapshot.session(id)?.ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("there is no session {id:?} in this log"))
-            .with_hint("`eventlog sessions` lists them")
-    })?;
+/// The session `id` and its format.
+pub(crate) fn known(snapshot: &Snapshot, id: &str) -> Result<(SessionInfo, &'static dyn Format)> {
+    let session = crate::sessions::known(snapshot, id)?;
     let format = session.attributes.format.as_deref().and_then(crate::format::by_name);
     let format = format.ok_or_else(|| {
         Error::new(ErrorKind::Refused, format!("session {id:?} is of no known format"))
@@ -200,26 +202,26 @@ fn known(snapshot: &Snapshot, id: &str) -> Result<(SessionInfo, &'static dyn For
 /// From so many events on it pays to work on several threads.
 const MANY_EVENTS: usize = 4096;
 
-/// The events of a session.
-fn read(snapshot: &Snapshot, session: &SessionInfo, format: &dyn Format) -> Result<Vec<Event>> {
-    read_range(snapshot, &session.id, format, 0, session.events)
-}
-
-fn read_range(
+/// The events of a session that count, from `from` on.
+fn read(
     snapshot: &Snapshot,
-    id: &str,
+    session: &SessionInfo,
     format: &dyn Format,
     from: Seq,
-    to: Seq,
 ) -> Result<Vec<Event>> {
-    let pieces: Vec<Seq> = (from..to).step_by(MANY_EVENTS).collect();
-    let pieces = parallel::map(&pieces, |first| {
-        let range = *first..to.min(first + MANY_EVENTS as u64);
-        let entries = snapshot.read(id, range)?;
+    let mut pieces = Vec::new();
+    for kept in session.kept() {
+        for first in (kept.start.max(from)..kept.end).step_by(MANY_EVENTS) {
+            pieces.push(first..kept.end.min(first + MANY_EVENTS as u64));
+        }
+    }
+    let pieces = parallel::map(&pieces, |range| {
+        let entries = snapshot.read(&session.id, range.clone())?;
         let events = entries.map(|entry| Ok(Event::from_entry(format, &entry?)));
         events.filter_map(Result::transpose).collect::<Result<Vec<Event>>>()
     });
-    let mut events = Vec::with_capacity(usize::try_from(to - from).unwrap_or_default());
+    let left = session.events.saturating_sub(from);
+    let mut events = Vec::with_capacity(usize::try_from(left).unwrap_or_default());
     for piece in pieces {
         events.extend(piece?);
     }

@@ -3,6 +3,7 @@
 //! * [`tables`]: table definitions and how values are framed.
 //! * [`block`]: runs of events, the values of the `events` table.
 //! * [`checkpoint`]: one transaction that takes a memtable in.
+//! * [`projection`]: what is derived from a session's events, and the removal of a session.
 //! * [`reader`]: a view of the store at one moment.
 //! * [`backend`]: redb's file access on our own files.
 //!
@@ -14,6 +15,7 @@
 mod backend;
 pub(crate) mod block;
 mod checkpoint;
+mod projection;
 mod reader;
 mod tables;
 
@@ -34,6 +36,7 @@ use crate::journal::{Applied, Epoch, Position};
 use backend::Backend;
 use tables::{EVENTS, FORMAT_VERSION, MARKS, META, SESSION_IDS, SESSIONS};
 
+pub(crate) use projection::Header as ProjectionHeader;
 pub(crate) use reader::{BlockRow, StoreReader};
 pub(crate) use tables::{FORMAT_VERSION as STORE_FORMAT_VERSION, Mark, SessionRecord};
 

@@ -8,16 +8,17 @@ use crate::journal::Applied;
 
 use super::block::{self, Block};
 use super::tables::{self, EVENTS, MARKS, META, Mark, SESSION_IDS, SESSIONS, SessionRecord};
-use super::{FILE, FORMAT_VERSION, Store, guarded};
+use super::{FILE, FORMAT_VERSION, Store, guarded, projection};
 
 /// A view of the store.
 pub(crate) struct StoreReader {
-    seed: u32,
+    pub(super) seed: u32,
     applied: Applied,
     events: ReadOnlyTable<(u64, u64), &'static [u8]>,
     sessions: ReadOnlyTable<u64, &'static [u8]>,
     session_ids: ReadOnlyTable<&'static str, (u64, u32)>,
     marks: ReadOnlyTable<(u64, u8, u64), (u64, u32)>,
+    pub(super) projections: Option<projection::Table>,
 }
 
 /// A stored block as `verify` meets it.
@@ -49,6 +50,7 @@ impl StoreReader {
                 sessions: transaction.open_table(SESSIONS)?,
                 session_ids: transaction.open_table(SESSION_IDS)?,
                 marks: transaction.open_table(MARKS)?,
+                projections: projection::open(&transaction)?,
             })
         })
     }

@@ -16,6 +16,8 @@ pub(super) const SESSIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("s
 pub(super) const SESSION_IDS: TableDefinition<&str, (u64, u32)> =
     TableDefinition::new("session_ids");
 pub(super) const MARKS: TableDefinition<(u64, u8, u64), (u64, u32)> = TableDefinition::new("marks");
+pub(super) const PROJECTIONS: TableDefinition<(u64, u8), &[u8]> =
+    TableDefinition::new("projections");
 pub(super) const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
 /// Keys of `meta`.
@@ -211,9 +213,7 @@ mod tests {
                 format: Some("transcript".into()),
                 workspace: None,
                 parent: Some("p".into()),
-                origin: None,
-                meta: None,
-                parent_call: None,
+                ..Attributes::default()
             },
             created_unix_micros: 1 << 51,
             updated_unix_micros: 250,

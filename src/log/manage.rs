@@ -1,0 +1,99 @@
+//! What is done to a session as a whole: what is derived from it is kept, and a deleted one is
+//! removed for good.
+
+use std::sync::Arc;
+
+use crate::entry::Seq;
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::ProjectionHeader;
+
+use super::shared::{Shared, poisoned};
+use super::{EventLog, Session, Snapshot};
+
+/// What is derived from the events of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Projection {
+    /// The session memory.
+    Memory = 1,
+}
+
+impl Session {
+    /// Keeps what was derived from the events before `header.watermark`. Returns whether it was
+    /// kept: only what is derived from events that the store holds is.
+    pub(crate) fn keep_projection(
+        &self,
+        kind: Projection,
+        header: ProjectionHeader,
+        content: &[u8],
+    ) -> Result<bool> {
+        let shared = self.handle.writer()?;
+        let Some(record) = shared.snapshot()?.record(self.id())? else { return Ok(false) };
+        let kept = shared.store.keep_projection(record.number, kind as u8, header, content);
+        kept.inspect_err(|error| shared.group.poison(poisoned(error)))
+    }
+
+    /// Writes everything durable to the store: see [`EventLog::checkpoint`].
+    pub(crate) fn checkpoint(&self) -> Result<()> {
+        self.handle.writer()?.checkpoint()
+    }
+}
+
+impl Snapshot {
+    /// What was kept of the session `id`: from before which event, and the content. Nothing where it
+    /// is of another version or context, or damaged: it can be derived again.
+    pub(crate) fn projection(
+        &self,
+        id: &str,
+        kind: Projection,
+        version: u32,
+        context: u64,
+    ) -> Result<Option<(Seq, Vec<u8>)>> {
+        let Some(record) = self.record(id)? else { return Ok(None) };
+        let found = match self.inner.reader.projection(record.number, kind as u8) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => None,
+            other => other?,
+        };
+        let fits = |header: &ProjectionHeader| {
+            (header.version, header.context) == (version, context)
+                && header.watermark <= record.next_seq
+        };
+        let found = found.filter(|(header, _)| fits(header));
+        Ok(found.map(|(header, content)| (header.watermark, content)))
+    }
+}
+
+impl EventLog {
+    /// Removes the session `id` from the store, with everything that belongs to it. Durable when this
+    /// returns.
+    pub(crate) fn purge(&self, id: &str) -> Result<()> {
+        self.handle.writer()?.purge(id)
+    }
+}
+
+impl Shared {
+    fn purge(self: &Arc<Shared>, id: &str) -> Result<()> {
+        let state = self.session(id)?;
+        // Nothing is appended to it from here on,
+        state.progress.lock().purged = true;
+        let result = self.purge_from_store(id);
+        match result {
+            Ok(()) => _ = self.registry.lock().remove(id),
+            Err(_) => state.progress.lock().purged = false,
+        }
+        result
+    }
+
+    fn purge_from_store(self: &Arc<Shared>, id: &str) -> Result<()> {
+        let record = self.snapshot()?.record(id)?;
+        let record = record.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("there is no session {id:?} in this log"))
+        })?;
+        // and what was appended is in the store: after a cut here the journal brings nothing of it
+        // back.
+        self.group.flush(&**self)?;
+        self.checkpoint()?;
+        let purged = self.store.purge(record.number, id);
+        purged.inspect_err(|error| self.group.poison(poisoned(error)))
+    }
+}

@@ -1,0 +1,43 @@
+//! Sessions as people handle them: listing them, taking turns back, trying another way from an
+//! earlier point, deleting.
+//!
+//! * `list`: what is known of each session, newest first; `recent`: the last ones in a few lines,
+//!   for a system prompt.
+//! * `rewind`: turns are taken back by a mark. The events stay, and a rewind can be undone.
+//! * `fork`: a session that goes on from an earlier point of another.
+//! * `delete`: a tombstone, which can be taken away again; removing for good is a step of its own.
+
+mod delete;
+mod fork;
+mod list;
+mod recent;
+mod rewind;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::log::{SessionInfo, Snapshot};
+
+pub use delete::{delete, purge, restore};
+pub use fork::fork;
+pub use list::{Listing, Summary, list, newest_first};
+pub use recent::recent;
+pub use rewind::{rewind, undo_rewind};
+
+/// The session `id`, which must be there and not deleted.
+pub(crate) fn known(snapshot: &Snapshot, id: &str) -> Result<SessionInfo> {
+    let session = snapshot.session(id)?.ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, format!("there is no session {id:?} in this log"))
+            .with_hint("`eventlog sessions` lists them")
+    })?;
+    refuse_deleted(&session)?;
+    Ok(session)
+}
+
+/// Refuses a session that is deleted.
+pub(crate) fn refuse_deleted(session: &SessionInfo) -> Result<()> {
+    if session.deleted_unix_micros().is_none() {
+        return Ok(());
+    }
+    let message = format!("the session {:?} is deleted", session.id);
+    Err(Error::new(ErrorKind::Refused, message)
+        .with_hint("`eventlog delete --undo` brings it back"))
+}
