@@ -420,3 +420,52 @@ fn sinks_write_what_the_original_ones_wrote() {
     assert_eq!(summary["payload"], golden["trace_summary_payload"]);
     assert_eq!(golden["trace_file_name"], "trace-trace-1.jsonl");
 }
+
+#[test]
+fn a_listener_that_records_upsets_nobodys_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EventLog::open(dir.path()).unwrap();
+    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
+    let again = recorder.clone();
+    recorder.on_recorded(move |event| {
+        if event.seq < 3 {
+            again.terminal(0, "completed", &Json::object()).unwrap();
+        }
+    });
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let into = seen.clone();
+    recorder.on_recorded(move |event| into.lock().unwrap().push(event.seq));
+    recorder.message(0, Role::User, "go").unwrap();
+    assert_eq!(*seen.lock().unwrap(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_listener_that_panics_keeps_no_other_from_its_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = EventLog::open(dir.path()).unwrap();
+    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
+    recorder.on_recorded(|event| assert_ne!(event.seq, 0, "the first"));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let into = seen.clone();
+    recorder.on_recorded(move |event| into.lock().unwrap().push(event.seq));
+    let record = || recorder.message(0, Role::User, "go");
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(record)).is_err());
+    recorder.message(0, Role::User, "on").unwrap();
+    assert_eq!(*seen.lock().unwrap(), [0, 1]);
+}
+
+#[test]
+fn two_traces_of_one_id_keep_each_others_lines_and_are_json() {
+    let dir = tempfile::tempdir().unwrap();
+    let root: Arc<dyn eventlog::io::Dir> = Arc::new(eventlog::io::StdDir::open(dir.path()).unwrap());
+    let traces = [(); 2].map(|()| TraceSink::create(root.clone(), "t").unwrap());
+    for n in 0..3 {
+        for trace in &traces {
+            let payload = Json::parse(&format!(r#"{{"n": {n}, "x": NaN, "y": "\ud800"}}"#)).unwrap();
+            trace.emit(&RuntimeEvent::new("run-1", 1, "model_output", payload)).unwrap();
+        }
+    }
+    let text = std::fs::read_to_string(dir.path().join("traces/trace-t.jsonl")).unwrap();
+    assert_eq!(text.lines().count(), 6);
+    assert!(text.lines().all(|line| serde_json::from_str::<serde_json::Value>(line).is_ok()));
+}

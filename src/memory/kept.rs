@@ -64,6 +64,18 @@ pub(super) fn loaded(
     Ok((memory, new))
 }
 
+/// The seq behind the last event of the memory that is kept of the session `id`; `None` where none
+/// is kept that could be gone on with.
+///
+/// # Errors
+///
+/// `NotFound`; `Refused` where it is of no known format; `Corrupt`, `Io`.
+pub fn kept_up_to(snapshot: &Snapshot, id: &str) -> Result<Option<Seq>> {
+    let (session, _) = crate::resume::known(snapshot, id)?;
+    let kept = snapshot.projection(id, Projection::Memory, VERSION, context(&session))?;
+    Ok(kept.filter(|(_, content)| decoded(content).is_some()).map(|(watermark, _)| watermark))
+}
+
 fn derive(
     snapshot: &Snapshot,
     session: &SessionInfo,

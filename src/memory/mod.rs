@@ -27,7 +27,7 @@ use calls::Calls;
 use item::Group;
 
 pub use item::{Dropped, Item, ItemKind, Source};
-pub use kept::{of, verify};
+pub use kept::{kept_up_to, of, verify};
 pub use manager::{Manager, Refiner};
 
 /// Makes a session memory of events.
