@@ -216,3 +216,66 @@ fn errors_of_a_cut_are_typed() {
         );
     }
 }
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purge {
+    NotBegun,
+    Begun,
+    Done,
+}
+
+/// A session is deleted and purged, beside others that are written to.
+fn purging(disk: &SimDisk, model: &mut Model, purge: &mut Purge) -> Result<()> {
+    let log = open(disk)?;
+    model.append(&log, "a", (0..4).map(|n| line(n, 700)).collect())?;
+    model.append(&log, "gone", (0..20).map(|n| line(n, 900)).collect())?;
+    log.checkpoint()?;
+    model.append(&log, "gone", vec![line(20, 900)])?;
+    model.append(&log, "a", vec![line(4, 100)])?;
+    eventlog::sessions::delete(&log, "gone")?;
+    *purge = Purge::Begun;
+    eventlog::sessions::purge(&log, "gone")?;
+    *purge = Purge::Done;
+    model.acknowledged.remove("gone");
+    model.append(&log, "a", vec![line(5, 100)])?;
+    // The id is free, and the number may be given again.
+    model.append(&log, "gone", vec![line(6, 100)])?;
+    log.close()
+}
+
+#[test]
+fn a_cut_during_a_purge_leaves_the_session_whole_or_gone_and_the_others_alone() {
+    let total = {
+        let disk = SimDisk::new();
+        purging(&disk, &mut Model::default(), &mut Purge::NotBegun).unwrap();
+        disk.trace().len() as u64
+    };
+    let (mut count, mut gone, mut whole) = (0, 0, 0);
+    for cut in 0..=total {
+        let disk = SimDisk::new();
+        disk.cut_after(cut);
+        let (mut model, mut purge) = (Model::default(), Purge::NotBegun);
+        let _ = purging(&disk, &mut model, &mut purge);
+        for (variant, image) in images(&disk, cut) {
+            let what = format!("cut {cut}, {variant}");
+            let log = open_or_decide(&image, &what);
+            let there = log.snapshot().unwrap().session("gone").unwrap();
+            let deleted = there.as_ref().is_some_and(|s| s.deleted_unix_micros().is_some());
+            if deleted {
+                eventlog::sessions::restore(&log, "gone").unwrap();
+                whole += 1;
+            }
+            let mut expected = model.clone();
+            if there.is_none() && purge == Purge::Begun {
+                // It had got through.
+                expected.acknowledged.remove("gone");
+                gone += 1;
+            }
+            expected.check(&log, &what);
+            log.close().unwrap();
+            count += 1;
+        }
+    }
+    println!("{count} images");
+    assert!(count > 500 && gone > 3 && whole > 20, "{count} images, {gone} {whole}");
+}

@@ -457,11 +457,13 @@ fn a_listener_that_panics_keeps_no_other_from_its_event() {
 #[test]
 fn two_traces_of_one_id_keep_each_others_lines_and_are_json() {
     let dir = tempfile::tempdir().unwrap();
-    let root: Arc<dyn eventlog::io::Dir> = Arc::new(eventlog::io::StdDir::open(dir.path()).unwrap());
+    let root: Arc<dyn eventlog::io::Dir> =
+        Arc::new(eventlog::io::StdDir::open(dir.path()).unwrap());
     let traces = [(); 2].map(|()| TraceSink::create(root.clone(), "t").unwrap());
     for n in 0..3 {
         for trace in &traces {
-            let payload = Json::parse(&format!(r#"{{"n": {n}, "x": NaN, "y": "\ud800"}}"#)).unwrap();
+            let payload =
+                Json::parse(&format!(r#"{{"n": {n}, "x": NaN, "y": "\ud800"}}"#)).unwrap();
             trace.emit(&RuntimeEvent::new("run-1", 1, "model_output", payload)).unwrap();
         }
     }

@@ -175,7 +175,10 @@ fn a_deleted_session_is_nowhere_and_comes_back_whole() {
     assert_eq!(snapshot.deleted_sessions().count(), 1);
     assert_eq!(sessions::list(&snapshot, true).unwrap().sessions[0].info.id, "s");
     let newest = sessions::newest_first(&snapshot).unwrap();
-    assert_eq!(search::search(&snapshot, &newest, &Query::literal("turn 1").unwrap()).unwrap().total, 0);
+    assert_eq!(
+        search::search(&snapshot, &newest, &Query::literal("turn 1").unwrap()).unwrap().total,
+        0
+    );
     let refused = |kind: ErrorKind| assert_eq!(kind, ErrorKind::Refused);
     refused(resume::resume(&snapshot, "s", &ResumeOptions::default()).unwrap_err().kind());
     refused(memory::of(&snapshot, "s").unwrap_err().kind());
@@ -380,7 +383,8 @@ fn search_finds_what_json_escapes_and_only_what_the_tool_was_asked() {
 #[test]
 fn times_without_a_zone_are_searched_as_utc() {
     let (_dir, log) = log();
-    let line = br#"{"id":"msg_001","role":"user","content":"needle","timestamp":"2026-03-01T10:00:00"}"#;
+    let line =
+        br#"{"id":"msg_001","role":"user","content":"needle","timestamp":"2026-03-01T10:00:00"}"#;
     let session = log.session("s").unwrap();
     let mut attributes = eventlog::Attributes::default();
     attributes.format = Some("recursive".to_owned());
