@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use criterion::{Criterion, criterion_group};
 use eventlog::event::{Event, Json, NewEvent, ToolStatus};
 use eventlog::format::{Format, Role, Transcript};
-use eventlog::memory::{Deriver, SessionMemory};
+use eventlog::memory::{self, Deriver, Manager, SessionMemory};
 use eventlog::record::Recorder;
-use eventlog::resume::{ResumeOptions, resume};
-use eventlog::{Attributes, Entry, EventLog, EventRange, Position};
+use eventlog::resume::{self, ResumeOptions};
+use eventlog::{Attributes, Entry, EventLog, EventRange, Kind, Position};
 use support::{Samples, print_host, resident, scratch};
 
 /// The lines of a turn: a message, a call that is carried out and answered, a checkpoint.
@@ -107,8 +107,32 @@ fn last_checkpoint(log: &EventLog, id: &str) -> Duration {
         let start = Instant::now();
         let range = EventRange::between(Position::LastCheckpoint, Position::End);
         let entry = log.read(id, range).unwrap().next().unwrap().unwrap();
-        assert_eq!(entry.kind(), eventlog::Kind::Checkpoint);
+        assert_eq!(entry.kind(), Kind::Checkpoint);
         samples.push(start.elapsed());
+    }
+    samples.percentile(0.5)
+}
+
+/// A compaction that keeps the last messages.
+fn compact(log: &EventLog, id: &str) {
+    let messages = log.snapshot().unwrap().session(id).unwrap().unwrap().count(Kind::Message);
+    let payload = serde_json::json!({"summary": "what was done before",
+        "retain_start_idx": messages - 20, "messages_compacted": messages - 20});
+    let recorder = Recorder::new(log.session(id).unwrap(), "run-last").unwrap();
+    recorder.checkpoint(1, &payload.into()).unwrap();
+    Manager::open(log.session(id).unwrap()).unwrap().keep().unwrap();
+}
+
+/// What the model gets: the view behind the last compaction, and the memory.
+fn view_and_memory(log: &EventLog, id: &str) -> Duration {
+    let mut samples = Samples::default();
+    for _ in 0..200 {
+        let start = Instant::now();
+        let snapshot = log.snapshot().unwrap();
+        let view = resume::view(&snapshot, id).unwrap();
+        let memory = memory::of(&snapshot, id).unwrap();
+        samples.push(start.elapsed());
+        assert!((20..60).contains(&view.entries.len()) && memory.event_count() > 9_000);
     }
     samples.percentile(0.5)
 }
@@ -126,10 +150,10 @@ fn sessions_of_all_sizes() {
         &format!("{large:.1?}, {small:.1?}: {ratio:.2}x"),
     );
     let mut samples = Samples::default();
-    for _ in 0..10 {
+    for _ in 0..20 {
         let start = Instant::now();
         let snapshot = log.snapshot().unwrap();
-        let resumed = resume(&snapshot, "50k", &ResumeOptions::default()).unwrap();
+        let resumed = resume::resume(&snapshot, "50k", &ResumeOptions::default()).unwrap();
         samples.push(start.elapsed());
         assert!(resumed.state.history_messages.len() > 20_000);
     }
@@ -141,6 +165,15 @@ fn sessions_of_all_sizes() {
         samples.push(start.elapsed());
     }
     row("  of that, reading the events", &format!("{:.1?}", samples.percentile(0.5)));
+
+    compact(&log, "10k");
+    compact(&log, "1m");
+    let (small, large) = (view_and_memory(&log, "10k"), view_and_memory(&log, "1m"));
+    let ratio = large.as_secs_f64() / small.as_secs_f64();
+    row(
+        "view and memory of 1,000,000 events, of 10,000",
+        &format!("{large:.1?}, {small:.1?}: {ratio:.2}x"),
+    );
 
     let entries = log.read("50k", ..).unwrap().map(|entry| entry.unwrap());
     let events: Vec<Event> =
@@ -177,7 +210,7 @@ fn recording() {
     let (mut bare, mut recorded) = (Samples::default(), Samples::default());
     for _ in 0..3000 {
         let start = Instant::now();
-        engine.append(Entry::new(eventlog::Kind::Message, line.as_bytes())).unwrap();
+        engine.append(Entry::new(Kind::Message, line.as_bytes())).unwrap();
         bare.push(start.elapsed());
         let start = Instant::now();
         recorder.message(0, Role::Assistant, &text).unwrap();
@@ -198,7 +231,7 @@ fn criterion_resume(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("resume");
     group.sample_size(20);
     group.bench_function("5,000 events", |bencher| {
-        bencher.iter(|| resume(&snapshot, "s", &ResumeOptions::default()).unwrap());
+        bencher.iter(|| resume::resume(&snapshot, "s", &ResumeOptions::default()).unwrap());
     });
     group.finish();
 }

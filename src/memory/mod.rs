@@ -106,7 +106,7 @@ impl Deriver {
     pub fn update(&self, memory: &mut SessionMemory, event: &Event) {
         memory.events += 1;
         match &mut memory.source {
-            Some(source) => (source.end_event_id, source.end_step) = (event.id.alone(), event.step),
+            Some(source) => (source.end_event_id, source.end_step) = (event.id.clone(), event.step),
             None => memory.source = Some(Source::of(event)),
         }
         match event.kind {

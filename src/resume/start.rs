@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 
-use crate::entry::{Kind, Seq};
+use crate::entry::{Kind, Seq, StoredEntry};
 use crate::error::Result;
 use crate::event::{Event, Text};
 use crate::finding::{Code, Finding};
@@ -61,12 +61,14 @@ pub(super) trait Numbered {
     fn message_behind(&mut self, seq: Seq) -> Result<Option<Event>>;
     /// The `n`-th message.
     fn message(&mut self, n: u64) -> Result<Option<Event>>;
-    /// How many messages stand before the event `seq`.
-    fn messages_before(&mut self, seq: Seq) -> Result<u64>;
+    /// The messages from the event `seq` on, at most [`NEAR`].
+    fn messages_from(&mut self, seq: Seq) -> Result<Vec<Event>>;
+    /// The messages before the event `seq`, the last first, at most [`NEAR`].
+    fn messages_before(&mut self, seq: Seq) -> Result<Vec<Event>>;
 }
 
 /// How many messages around a cut are looked at for calls and their answers.
-const NEAR: u64 = 64;
+const NEAR: usize = 64;
 
 impl Start {
     pub(super) fn find(events: &mut dyn Numbered) -> Result<Start> {
@@ -100,9 +102,8 @@ impl Start {
             self.note_void(boundary);
             return Ok(None);
         }
-        let first = events.messages_before(boundary.seq)?;
-        let with_calls = self.with_calls(events, boundary, first)?;
-        Ok(Some(with_calls.unwrap_or(boundary.seq + 1)))
+        let from = boundary.seq + 1;
+        Ok(Some(self.with_calls(events, boundary, from)?.unwrap_or(from)))
     }
 
     /// A checkpoint has its summary with it, and the number of the first message that is kept.
@@ -126,30 +127,31 @@ impl Start {
         let Some(retained) = retained else { return Ok(None) };
         let retained = retained as u64;
         let summary = payload.get("summary").map(|summary| summary.shown()).unwrap_or_default();
-        let there = events.messages_before(checkpoint.seq)?;
-        if is_blank(&summary) || retained > there {
+        let mut before = |n: u64| -> Result<Option<Event>> {
+            Ok(events.message(n)?.filter(|message| message.seq < checkpoint.seq))
+        };
+        let first = before(retained)?;
+        // Keeping none of the messages is a compaction, keeping what is not there is none.
+        let exists = first.is_some() || retained == 0 || before(retained - 1)?.is_some();
+        if is_blank(&summary) || !exists {
             self.note_void(checkpoint);
             return Ok(None);
         }
-        if let Some(from) = self.with_calls(events, checkpoint, retained)? {
-            return Ok(Some(from));
-        }
-        let first = if retained < there { events.message(retained)? } else { None };
-        Ok(Some(first.map_or(checkpoint.seq, |first| first.seq)))
+        let from = first.map_or(checkpoint.seq, |first| first.seq);
+        Ok(Some(self.with_calls(events, checkpoint, from)?.unwrap_or(from)))
     }
 
-    /// The message with the first call that an answer from the message number `first` on belongs to,
-    /// where that call stands before it.
+    /// The message with the first call that an answer from the event `from` on belongs to, where
+    /// that call stands before it.
     fn with_calls(
         &mut self,
         events: &mut dyn Numbered,
         compaction: &Event,
-        first: u64,
+        from: Seq,
     ) -> Result<Option<Seq>> {
         // Answers behind the cut whose calls are not.
         let (mut made, mut wanted): (HashSet<Text>, HashSet<Text>) = Default::default();
-        for n in first..first.saturating_add(NEAR) {
-            let Some(message) = events.message(n)? else { break };
+        for message in events.messages_from(from)? {
             let said = message.said();
             made.extend(said.calls().into_iter().map(|call| call.id));
             let id = said.metadata.id_of("tool_call_id");
@@ -157,13 +159,12 @@ impl Start {
                 wanted.insert(id);
             }
         }
-        let mut from = None;
+        if wanted.is_empty() {
+            return Ok(None);
+        }
+        let mut from_call = None;
         let mut answered: HashSet<Text> = HashSet::new();
-        for n in (first.saturating_sub(NEAR)..first).rev() {
-            if wanted.is_empty() {
-                break;
-            }
-            let Some(message) = events.message(n)? else { break };
+        for message in events.messages_before(from)? {
             let said = message.said();
             if said.by == "tool" {
                 answered.insert(said.metadata.id_of("tool_call_id"));
@@ -171,17 +172,17 @@ impl Start {
             for call in said.calls() {
                 // One that has its answer before the cut wants no other.
                 if !answered.remove(&call.id) && wanted.remove(&call.id) {
-                    from = Some(message.seq);
+                    from_call = Some(message.seq);
                 } else {
                     wanted.remove(&call.id);
                 }
             }
         }
-        if from.is_some() {
+        if from_call.is_some() {
             let message = "a compaction that cuts answers from their calls: both are kept";
             self.note(Code::CompactionSplitsPair, compaction, message);
         }
-        Ok(from)
+        Ok(from_call)
     }
 
     fn note_void(&mut self, event: &Event) {
@@ -214,6 +215,12 @@ impl<'e> InMemory<'e> {
         InMemory { events, messages, checkpoints }
     }
 
+    /// How many messages stand before the event `seq`.
+    fn before(&self, seq: Seq) -> usize {
+        let is_before = |n: &usize| self.events.get(*n).is_some_and(|event| event.seq < seq);
+        self.messages.partition_point(is_before)
+    }
+
     fn get(&self, index: Option<&usize>) -> Option<Event> {
         self.events.get(*index?).cloned()
     }
@@ -235,10 +242,14 @@ impl Numbered for InMemory<'_> {
         Ok(self.get(usize::try_from(n).ok().and_then(|n| self.messages.get(n))))
     }
 
-    fn messages_before(&mut self, seq: Seq) -> Result<u64> {
-        let before =
-            |index: &usize| self.events.get(*index).is_some_and(|message| message.seq < seq);
-        Ok(self.messages.partition_point(before) as u64)
+    fn messages_from(&mut self, seq: Seq) -> Result<Vec<Event>> {
+        let behind = self.messages.get(self.before(seq)..).unwrap_or_default();
+        Ok(behind.iter().take(NEAR).filter_map(|index| self.get(Some(index))).collect())
+    }
+
+    fn messages_before(&mut self, seq: Seq) -> Result<Vec<Event>> {
+        let before = self.messages.get(..self.before(seq)).unwrap_or_default();
+        Ok(before.iter().rev().take(NEAR).filter_map(|index| self.get(Some(index))).collect())
     }
 }
 
@@ -280,16 +291,21 @@ impl Numbered for Indexed<'_> {
         self.at(Position::Message(n))
     }
 
-    fn messages_before(&mut self, seq: Seq) -> Result<u64> {
-        // By halves: each question reads an event or two.
-        let (mut low, mut high) = (0, self.session.count(Kind::Message));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match self.snapshot.find(&self.session.id, Position::Message(middle))? {
-                Some(at) if at < seq => low = middle + 1,
-                _ => high = middle,
-            }
-        }
-        Ok(low)
+    fn messages_from(&mut self, seq: Seq) -> Result<Vec<Event>> {
+        self.near(self.snapshot.read(&self.session.id, seq..)?)
+    }
+
+    fn messages_before(&mut self, seq: Seq) -> Result<Vec<Event>> {
+        self.near(self.snapshot.read(&self.session.id, ..seq)?.rev())
+    }
+}
+
+impl Indexed<'_> {
+    fn near(&self, entries: impl Iterator<Item = Result<StoredEntry>>) -> Result<Vec<Event>> {
+        let is_message = |entry: &Result<StoredEntry>| {
+            entry.as_ref().map_or(true, |entry| entry.kind() == Kind::Message)
+        };
+        let events = entries.filter(is_message).map(|e| Ok(Event::from_entry(self.format, &e?)));
+        events.filter_map(Result::transpose).take(NEAR).collect()
     }
 }
