@@ -9,7 +9,7 @@ use regex::{Regex, RegexBuilder};
 
 use crate::entry::{Kind, Seq, StoredEntry};
 use crate::error::{Error, ErrorKind, Result};
-use crate::event::{Event, Json, Text, parse_time};
+use crate::event::{Call, Event, Json, Text, parse_time};
 use crate::format::write::without_escapes;
 use crate::format::{self, Format};
 use crate::log::{SessionInfo, Snapshot};
@@ -140,8 +140,8 @@ impl Query {
             Kind::Message => {
                 let said = event.said();
                 let tool = said.metadata.id_of("tool_name");
-                let calls = said.calls().into_iter();
-                let calls = calls.map(|call| (self.shown(&call.name, &call.arguments), call.name));
+                let shown = |call: &Call| self.shown(&call.name, &call.arguments);
+                let calls = said.calls.iter().map(|call| (shown(call), call.name.clone()));
                 // The text of an answer is its tool's; any other is no tool's.
                 let texts = std::iter::once((said.text(), tool)).chain(calls).collect::<Vec<_>>();
                 (said.by.clone(), texts)

@@ -62,11 +62,15 @@ impl Detail {
             Kind::Message => {
                 let part = |raw: Option<&str>| raw.map(|raw| payload.part(raw));
                 let role = part(role);
+                let metadata = part(metadata).filter(Json::is_object).unwrap_or_else(Json::object);
+                let calls = metadata.get("tool_calls").map(|calls| calls.elements());
+                let calls = calls.unwrap_or_default().into_iter().filter(Json::is_object);
                 Detail::Message(Said {
                     by: role.as_ref().map_or(ASSISTANT, Json::id),
                     role,
                     content: part(content),
-                    metadata: part(metadata).filter(Json::is_object).unwrap_or_else(Json::object),
+                    calls: calls.map(Call::of).collect(),
+                    metadata,
                 })
             }
             Kind::ToolLifecycle => {
@@ -142,18 +146,14 @@ pub struct Said {
     pub content: Option<Json>,
     /// What is known beside it: an object.
     pub metadata: Json,
+    /// The calls that it makes.
+    pub calls: Vec<Call>,
 }
 
 impl Said {
     /// The text.
     pub fn text(&self) -> Text {
         self.content.as_ref().and_then(Json::text).unwrap_or_default()
-    }
-
-    /// The calls that it makes.
-    pub fn calls(&self) -> Vec<Call> {
-        let calls = self.metadata.get("tool_calls").map(|calls| calls.elements());
-        calls.unwrap_or_default().into_iter().filter(Json::is_object).map(Call::of).collect()
     }
 }
 
@@ -239,8 +239,13 @@ impl Event {
 
     /// What a message says; of another event nothing.
     pub fn said(&self) -> &Said {
-        static NOTHING: Said =
-            Said { role: None, by: Text::EMPTY, content: None, metadata: Json::OBJECT };
+        static NOTHING: Said = Said {
+            role: None,
+            by: Text::EMPTY,
+            content: None,
+            metadata: Json::OBJECT,
+            calls: Vec::new(),
+        };
         if let Detail::Message(said) = &self.detail { said } else { &NOTHING }
     }
 

@@ -85,34 +85,46 @@ pub(super) fn elements(raw: &str) -> Vec<&str> {
 }
 
 fn space_end(bytes: &[u8], at: usize) -> usize {
+    if bytes.get(at).is_some_and(|byte| *byte > b' ') {
+        return at;
+    }
     let rest = bytes.get(at..).unwrap_or_default();
     let space = rest.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r')).count();
     at + space
 }
 
-const SHORT_BYTES: usize = 16;
-
 /// Behind the string that begins at `at`.
 pub(crate) fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
-    // Most are short, and soon looked through.
-    let near = at + SHORT_BYTES;
-    while at < near {
-        match bytes.get(at) {
-            Some(b'"') => return at + 1,
-            Some(b'\\') => at += 2,
-            Some(_) => at += 1,
-            None => return bytes.len(),
+    while let Some(next) = quote_or_escape(bytes, at) {
+        if bytes.get(next) == Some(&b'"') {
+            return next + 1;
+        }
+        at = next + 2;
+    }
+    bytes.len()
+}
+
+/// How many words of eight bytes are looked at here, before it pays to have more at once looked at.
+const NEAR_WORDS: usize = 8;
+
+/// The next `"` or `\` at or behind `at`. Most are near.
+fn quote_or_escape(bytes: &[u8], at: usize) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x8080_8080_8080_8080;
+    let (near, _) = bytes.get(at..)?.as_chunks::<8>();
+    for (n, word) in near.iter().take(NEAR_WORDS).enumerate() {
+        let word = u64::from_le_bytes(*word);
+        // A byte that is zero sets its highest bit; the lowest that is set is always right.
+        let zeros = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
+        let hits = zeros(word ^ (ONES * b'"' as u64)) | zeros(word ^ (ONES * b'\\' as u64));
+        if hits != 0 {
+            return Some(at + n * 8 + hits.trailing_zeros() as usize / 8);
         }
     }
-    loop {
-        let rest = bytes.get(at..).unwrap_or_default();
-        match memchr2(b'"', b'\\', rest) {
-            Some(next) if rest.get(next) == Some(&b'"') => return at + next + 1,
-            Some(next) => at += next + 2,
-            None => return bytes.len(),
-        }
-    }
+    let from = at + near.len().min(NEAR_WORDS) * 8;
+    let found = memchr2(b'"', b'\\', bytes.get(from..)?)?;
+    Some(from + found)
 }
 
 /// Behind the value that begins at `at`.

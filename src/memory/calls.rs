@@ -1,6 +1,6 @@
 //! The calls that are open, as far as the memory has to know: never more than its limit.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bincode::{Decode, Encode};
 
@@ -23,6 +23,7 @@ struct Open {
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 struct Ended {
     facts: Vec<Text>,
+    number: u64,
 }
 
 /// The open calls, and the last that have ended.
@@ -30,7 +31,7 @@ struct Ended {
 pub(super) struct Calls {
     /// By run and call id, in the order of the text `run U+001F id`.
     open: BTreeMap<String, Open>,
-    ended: VecDeque<Ended>,
+    ended: BTreeMap<String, Ended>,
     /// In the original's reading all keys that have ended.
     closed: BTreeSet<String>,
     count: u64,
@@ -55,15 +56,16 @@ impl Calls {
             }
             if let Some(open) = self.open.remove(&key) {
                 let facts = [open.requested, open.started].into_iter().flatten();
-                self.ended.push_back(Ended { facts: facts.map(|(id, _)| id).collect() });
+                let facts = facts.map(|(id, _)| id).collect();
+                self.ended.insert(key, Ended { facts, number: open.number });
                 if self.ended.len() > ENDED_MAX {
-                    self.ended.pop_front();
+                    forget_oldest(&mut self.ended, |ended| ended.number);
                 }
             }
             return;
         }
-        let again = |ended: &Ended| ended.facts.contains(&event.id);
-        if self.closed.contains(&key) || (!event.id.is_empty() && self.ended.iter().any(again)) {
+        let again = |ended: &Ended| !event.id.is_empty() && ended.facts.contains(&event.id);
+        if self.closed.contains(&key) || self.ended.get(&key).is_some_and(again) {
             return;
         }
         let number = self.count;
@@ -82,11 +84,8 @@ impl Calls {
             _ => open.started = at,
         }
         if self.open.len() > limit {
-            let oldest = self.open.iter().min_by_key(|(_, open)| open.number);
-            if let Some(key) = oldest.map(|(key, _)| key.clone()) {
-                self.open.remove(&key);
-                self.dropped += 1;
-            }
+            forget_oldest(&mut self.open, |open| open.number);
+            self.dropped += 1;
         }
     }
 
@@ -114,6 +113,13 @@ impl Calls {
             let text = format!("Not known how {tool} ({}) ended", open.call_id);
             Some(Item { kind: ItemKind::Uncertain, text, source: open.source()? })
         })
+    }
+}
+
+fn forget_oldest<T>(calls: &mut BTreeMap<String, T>, number: impl Fn(&T) -> u64) {
+    let oldest = calls.iter().min_by_key(|(_, call)| number(call));
+    if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+        calls.remove(&key);
     }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use crate::entry::Seq;
-use crate::event::{Event, Text};
+use crate::event::{Call, Event, Text};
 use crate::finding::{Code, Finding};
 
 use super::view::ViewCall;
@@ -94,7 +94,8 @@ impl<'e> Pairs<'e> {
     }
 
     /// A message with calls. Returns which of [`Pairs::asking`] it is.
-    pub(super) fn asks(&mut self, event: &'e Event, calls: Vec<crate::event::Call>) -> usize {
+    pub(super) fn asks(&mut self, event: &'e Event) -> usize {
+        let calls = &event.said().calls;
         let index = self.asking.len();
         let when = self.when(event);
         let mut asked: Vec<Asked<'e>> = Vec::with_capacity(calls.len());
@@ -116,7 +117,7 @@ impl<'e> Pairs<'e> {
                 true => {
                     let message = "a call without an id gets a derived one";
                     self.find(Code::EmptyCallId, event.seq, message);
-                    derived(event.seq, n, &calls)
+                    derived(event.seq, n, calls)
                 }
             };
             let (name, arguments) = (call.name.clone(), call.arguments.clone());
@@ -214,7 +215,7 @@ impl<'e> Pairs<'e> {
 }
 
 /// An id for a call that has none, which no other call of the message has.
-fn derived(seq: Seq, n: usize, calls: &[crate::event::Call]) -> Text {
+fn derived(seq: Seq, n: usize, calls: &[Call]) -> Text {
     let mut id = format!("call-{seq}-{n}");
     while calls.iter().any(|call| call.id == id) {
         id.push('-');

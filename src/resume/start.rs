@@ -153,7 +153,7 @@ impl Start {
         let (mut made, mut wanted): (HashSet<Text>, HashSet<Text>) = Default::default();
         for message in events.messages_from(from)? {
             let said = message.said();
-            made.extend(said.calls().into_iter().map(|call| call.id));
+            made.extend(said.calls.iter().map(|call| call.id.clone()));
             let id = said.metadata.id_of("tool_call_id");
             if said.by == "tool" && !made.contains(&id) {
                 wanted.insert(id);
@@ -169,7 +169,7 @@ impl Start {
             if said.by == "tool" {
                 answered.insert(said.metadata.id_of("tool_call_id"));
             }
-            for call in said.calls() {
+            for call in &said.calls {
                 // One that has its answer before the cut wants no other.
                 if !answered.remove(&call.id) && wanted.remove(&call.id) {
                     from_call = Some(message.seq);

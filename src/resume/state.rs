@@ -276,29 +276,22 @@ fn runtime_state<'e>(checkpoints: impl Iterator<Item = &'e Event>) -> Json {
 /// that has none there.
 fn history(events: &[Event], calls: &[Lifecycle], reading: Reading) -> Vec<Message> {
     let messages: Vec<&Event> = events.iter().filter(|event| event.kind == Kind::Message).collect();
-    let asking = |event: &&Event| match event.said().by == "assistant" {
-        true => event.said().calls(),
-        false => Vec::new(),
-    };
-    let made: Vec<Vec<Call>> = messages.iter().map(asking).collect();
-    let all = messages.iter().zip(&made).flat_map(|(message, made)| {
-        made.iter().map(|call| (&*message.run, &*call.id, message.seq))
+    let made = messages.iter().flat_map(|message| {
+        asked(message).iter().map(|call| (&*message.run, &*call.id, message.seq))
     });
-    let known_calls = Attached::new(calls, all);
+    let known_calls = Attached::new(calls, made);
     let mut history = History { messages: Vec::with_capacity(messages.len()), bare: None };
     let mut rest = messages.as_slice();
-    let mut made = made.iter();
     while let Some((message, after)) = rest.split_first() {
         history.push(message);
         rest = after;
-        let made_calls = made.next().map(Vec::as_slice).unwrap_or_default();
+        let made_calls = asked(message);
         if made_calls.is_empty() {
             continue;
         }
         let row = rest.iter().take_while(|event| event.said().by == "tool").count();
         let (answers, after) = rest.split_at(row);
         rest = after;
-        made = made.as_slice().get(row..).unwrap_or_default().iter();
         answers.iter().for_each(|answer| history.push(answer));
         let id_of = |answer: &&Event| answer.said().metadata.id_of("tool_call_id");
         let answered: Vec<Text> = answers.iter().map(id_of).collect();
@@ -315,6 +308,11 @@ fn history(events: &[Event], calls: &[Lifecycle], reading: Reading) -> Vec<Messa
         }
     }
     history.messages
+}
+
+/// The calls that a message of the model makes.
+fn asked(event: &Event) -> &[Call] {
+    if event.said().by == "assistant" { &event.said().calls } else { &[] }
 }
 
 /// The answer in place of one that is not there.

@@ -168,7 +168,11 @@ impl Builder {
         earlier: &mut Earlier<impl Iterator<Item = Result<Text>>>,
     ) -> Result<Vec<Item<'e>>> {
         let (mut items, mut seen) = (Vec::new(), Seen::default());
+        let have_parents = events.iter().any(|event| event.parent.is_some());
         for event in events {
+            if event.kind != Kind::Message && !have_parents {
+                continue;
+            }
             let parent = event.parent.as_deref().filter(|parent| !seen.has(parent));
             let missing = parent.map_or(Ok(false), |parent| earlier.has(parent).map(|has| !has))?;
             // The same record twice is one record.
@@ -179,10 +183,10 @@ impl Builder {
                 items.push(Item::Gap(event));
             }
             let said = event.said();
-            let calls = if said.by == "assistant" { said.calls() } else { Vec::new() };
+            let asks = said.by == "assistant" && !said.calls.is_empty();
             match &*said.by {
                 "tool" => pairs.answers(event),
-                _ if !calls.is_empty() => items.push(Item::Asking(pairs.asks(event, calls))),
+                _ if asks => items.push(Item::Asking(pairs.asks(event))),
                 "system" | "user" | "assistant" | "summary" => {
                     pairs.said(event);
                     items.push(Item::Said(event));
