@@ -11,6 +11,9 @@ use std::sync::Arc;
 /// What every fallible function of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// What a host's own code says when it cannot do as it is told.
+pub type HostError = Box<dyn std::error::Error + Send + Sync>;
+
 /// What went wrong, for callers that branch. New kinds may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

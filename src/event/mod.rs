@@ -120,6 +120,31 @@ impl std::hash::Hash for Event {
     }
 }
 
+/// How lifecycle facts are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reading {
+    /// Facts belong to the open call of their id, in order.
+    #[default]
+    Default,
+    /// All facts of an id in a run are merged, as MyCodeAgent does it.
+    Original,
+}
+
+impl Reading {
+    /// The name in `--json` output.
+    ///
+    /// ```
+    /// assert_eq!(eventlog::event::Reading::Default.name(), "default");
+    /// ```
+    pub fn name(self) -> &'static str {
+        match self {
+            Reading::Default => "default",
+            Reading::Original => "original",
+        }
+    }
+}
+
 /// A call of a tool, as a message makes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bincode::{Decode, Encode};
 
 use super::{Item, ItemKind, Source};
-use crate::event::{Event, Text, ToolFact};
-use crate::resume::Reading;
+use crate::event::{Event, Reading, Text, ToolFact};
 
 /// A call that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

@@ -45,7 +45,7 @@ fn context(session: &SessionInfo) -> u64 {
 /// # Ok::<(), eventlog::Error>(())
 /// ```
 pub fn of(snapshot: &Snapshot, id: &str) -> Result<SessionMemory> {
-    let (session, format) = crate::resume::known(snapshot, id)?;
+    let (session, format) = crate::sessions::with_format(snapshot, id)?;
     Ok(loaded(snapshot, &session, format)?.0)
 }
 
@@ -71,7 +71,7 @@ pub(super) fn loaded(
 ///
 /// `NotFound`; `Refused` where it is of no known format; `Corrupt`, `Io`.
 pub fn kept_up_to(snapshot: &Snapshot, id: &str) -> Result<Option<Seq>> {
-    let (session, _) = crate::resume::known(snapshot, id)?;
+    let (session, _) = crate::sessions::with_format(snapshot, id)?;
     let kept = snapshot.projection(id, Projection::Memory, VERSION, context(&session))?;
     Ok(kept.filter(|(_, content)| decoded(content).is_some()).map(|(watermark, _)| watermark))
 }
@@ -115,7 +115,7 @@ pub(super) fn keep(
 ///
 /// `Corrupt`, `Io`.
 pub fn verify(snapshot: &Snapshot, id: &str) -> Result<Option<Problem>> {
-    let Ok((session, format)) = crate::resume::known(snapshot, id) else { return Ok(None) };
+    let Ok((session, format)) = crate::sessions::with_format(snapshot, id) else { return Ok(None) };
     let context = context(&session);
     let kept = snapshot.projection(id, Projection::Memory, VERSION, context)?;
     let Some((watermark, content)) = kept else { return Ok(None) };

@@ -8,11 +8,10 @@ use parking_lot::Mutex;
 
 use super::{Deriver, Item, ItemKind, SessionMemory, kept, render};
 use crate::entry::Seq;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, HostError, Result};
 use crate::event::{Event, Text};
 use crate::log::Session;
 use crate::record::Recorder;
-use crate::resume::HostError;
 
 /// Says the same in better words: a model, for example. The derived memory stays as it is.
 pub trait Refiner {

@@ -20,12 +20,12 @@ mod render;
 use bincode::{Decode, Encode};
 
 use crate::entry::Kind;
-use crate::event::{Event, Text};
-use crate::resume::Reading;
+use crate::event::{Event, Reading, Text};
 
 use calls::Calls;
 use item::Group;
 
+pub use crate::error::HostError;
 pub use item::{Dropped, Item, ItemKind, Source};
 pub use kept::{kept_up_to, of, verify};
 pub use manager::{Manager, Refiner};

@@ -6,12 +6,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::{Message, Resumed};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, HostError, Result};
 use crate::event::{Json, Text, utc};
 use crate::memory::SessionMemory;
-
-/// What a host says when it cannot do as it is told.
-pub type HostError = Box<dyn StdError + Send + Sync>;
 
 /// The roles that a host's history has.
 const ROLES: [&str; 4] = ["user", "assistant", "tool", "summary"];

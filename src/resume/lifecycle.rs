@@ -8,34 +8,9 @@
 //! known as one.
 
 use crate::entry::{Kind, Seq};
-use crate::event::{Event, Json, Text, ToolFact};
+use crate::event::{Event, Json, Reading, Text, ToolFact};
 
 use super::{Map, approval};
-
-/// How lifecycle facts are read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reading {
-    /// Facts belong to the open call of their id, in order.
-    #[default]
-    Default,
-    /// All facts of an id in a run are merged, as MyCodeAgent does it.
-    Original,
-}
-
-impl Reading {
-    /// The name in `--json` output.
-    ///
-    /// ```
-    /// assert_eq!(eventlog::resume::Reading::Default.name(), "default");
-    /// ```
-    pub fn name(self) -> &'static str {
-        match self {
-            Reading::Default => "default",
-            Reading::Original => "original",
-        }
-    }
-}
 
 /// How far a call got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -27,12 +27,15 @@ use crate::format::Format;
 use crate::log::{SessionInfo, Snapshot};
 use crate::memory::{Deriver, SessionMemory};
 use crate::parallel;
+use crate::sessions::with_format;
 
 use lifecycle::lifecycles;
 use start::{Earlier, InMemory, Indexed, Start};
 
-pub use host::{ActiveCheckpoint, Applied, Host, HostError};
-pub use lifecycle::{Lifecycle, Reading, Stage};
+pub use crate::error::HostError;
+pub use crate::event::Reading;
+pub use host::{ActiveCheckpoint, Applied, Host};
+pub use lifecycle::{Lifecycle, Stage};
 pub use observe::Synthetic;
 pub use policy::{AllButWriters, ReadOnlyTools, ReplayPolicy};
 pub use provider::{MessageOptions, Provider};
@@ -115,7 +118,7 @@ pub struct Resumed {
 /// # Ok::<(), eventlog::Error>(())
 /// ```
 pub fn resume(snapshot: &Snapshot, id: &str, options: &ResumeOptions) -> Result<Resumed> {
-    let (session, format) = known(snapshot, id)?;
+    let (session, format) = with_format(snapshot, id)?;
     let mut events = read(snapshot, &session, format, 0)?;
     let last_run = events.last().map(|event| event.run.clone());
     let run = options.run.as_deref().map(Text::from).or(last_run);
@@ -174,7 +177,7 @@ fn state_and_view(events: &[Event], options: &ResumeOptions) -> Result<(State, V
 /// # Ok::<(), eventlog::Error>(())
 /// ```
 pub fn view(snapshot: &Snapshot, id: &str) -> Result<View> {
-    let (session, format) = known(snapshot, id)?;
+    let (session, format) = with_format(snapshot, id)?;
     if !session.rewinds().is_empty() {
         // The index counts messages that do not count any more.
         return Ok(resume(snapshot, id, &ResumeOptions::default())?.view);
@@ -186,17 +189,6 @@ pub fn view(snapshot: &Snapshot, id: &str) -> Result<View> {
     let before = snapshot.read(id, ..from)?.rev();
     let before = before.map(|entry| Ok(Event::from_entry(format, &entry?).map(|event| event.id)));
     View::of(&events, start, &calls, &mut Earlier::new(before.filter_map(Result::transpose)))
-}
-
-/// The session `id` and its format.
-pub(crate) fn known(snapshot: &Snapshot, id: &str) -> Result<(SessionInfo, &'static dyn Format)> {
-    let session = crate::sessions::known(snapshot, id)?;
-    let format = session.attributes.format.as_deref().and_then(crate::format::by_name);
-    let format = format.ok_or_else(|| {
-        Error::new(ErrorKind::Refused, format!("session {id:?} is of no known format"))
-            .with_hint("`eventlog show` prints what is in it")
-    })?;
-    Ok((session, format))
 }
 
 /// From so many events on it pays to work on several threads.

@@ -1,9 +1,9 @@
 //! The answer that stands in for one that was never recorded.
 
-use crate::event::Json;
+use crate::event::{Json, Reading};
 use crate::format::write::{Object, Spacing, respaced};
 
-use super::lifecycle::{Lifecycle, Reading, Stage};
+use super::lifecycle::{Lifecycle, Stage};
 
 /// What kind of answer it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::entry::{Kind, Seq};
-use crate::event::{Call, Event, Json, Text};
+use crate::event::{Call, Event, Json, Reading, Text};
 
 use super::Map;
-use super::lifecycle::{Attached, Lifecycle, Reading, Stage};
+use super::lifecycle::{Attached, Lifecycle, Stage};
 use super::observe::{Synthetic, observation};
 use super::policy::ReplayPolicy;
 

@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use crate::entry::{Kind, Seq};
 use crate::error::Result;
-use crate::event::{Event, Json, Text};
+use crate::event::{Event, Json, Reading, Text};
 use crate::finding::{Code, Finding};
 
-use super::lifecycle::{Attached, Lifecycle, Reading, Seen, Stage};
+use super::lifecycle::{Attached, Lifecycle, Seen, Stage};
 use super::observe::{Synthetic, observation};
 use super::pairs::{Asked, Asking, Pairs};
 use super::start::{Earlier, Start};

@@ -14,6 +14,7 @@ mod recent;
 mod rewind;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::Format;
 use crate::log::{SessionInfo, Snapshot};
 
 pub use delete::{delete, purge, restore};
@@ -30,6 +31,20 @@ pub(crate) fn known(snapshot: &Snapshot, id: &str) -> Result<SessionInfo> {
     })?;
     refuse_deleted(&session)?;
     Ok(session)
+}
+
+/// The session `id` and its format.
+pub(crate) fn with_format(
+    snapshot: &Snapshot,
+    id: &str,
+) -> Result<(SessionInfo, &'static dyn Format)> {
+    let session = known(snapshot, id)?;
+    let format = session.attributes.format.as_deref().and_then(crate::format::by_name);
+    let format = format.ok_or_else(|| {
+        Error::new(ErrorKind::Refused, format!("session {id:?} is of no known format"))
+            .with_hint("`eventlog show` prints what is in it")
+    })?;
+    Ok((session, format))
 }
 
 /// Refuses a session that is deleted.
