@@ -84,11 +84,18 @@ enum FileOp {
     SetLen(u64),
 }
 
+/// The bytes are shared with the disks that crashes made, until somebody writes.
 #[derive(Clone, Debug, Default)]
 struct Inode {
-    cached: Vec<u8>,
-    durable: Vec<u8>,
+    cached: Arc<Vec<u8>>,
+    durable: Arc<Vec<u8>>,
     pending: Vec<FileOp>,
+}
+
+impl Inode {
+    fn of(bytes: Arc<Vec<u8>>) -> Inode {
+        Inode { cached: bytes.clone(), durable: bytes, pending: Vec::new() }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -216,16 +223,18 @@ impl SimDisk {
                             Fate::Torn(n) => n.min(data.len()),
                             Fate::Dropped => 0,
                         };
-                        put(&mut bytes, *offset, data.get(..kept).unwrap_or_default());
+                        if let Some(kept) = data.get(..kept).filter(|kept| !kept.is_empty()) {
+                            put(Arc::make_mut(&mut bytes), *offset, kept);
+                        }
                     }
                     FileOp::SetLen(len) => {
                         if fate(&Item::SetLen(path_of(number), *len)) == Fate::Kept {
-                            bytes.resize(*len as usize, 0);
+                            Arc::make_mut(&mut bytes).resize(*len as usize, 0);
                         }
                     }
                 }
             }
-            inodes.push(Inode { cached: bytes.clone(), durable: bytes, pending: Vec::new() });
+            inodes.push(Inode::of(bytes));
         }
         let mut names = state.durable_names.clone();
         let mut dirs = state.durable_dirs.clone();
@@ -255,13 +264,13 @@ impl SimDisk {
     pub fn bytes(&self, path: &str) -> Option<Vec<u8>> {
         let state = self.state.lock();
         let inode = *state.names.get(path)?;
-        Some(state.inodes.get(inode)?.cached.clone())
+        Some(state.inodes.get(inode)?.cached.to_vec())
     }
 
     /// Replaces the bytes of a file, durably: for planting damage.
     pub fn overwrite(&self, path: &str, bytes: Vec<u8>) {
         let mut state = self.state.lock();
-        let fresh = Inode { cached: bytes.clone(), durable: bytes, pending: Vec::new() };
+        let fresh = Inode::of(Arc::new(bytes));
         match state.names.get(path).copied() {
             Some(inode) => {
                 if let Some(slot) = state.inodes.get_mut(inode) {
@@ -509,7 +518,7 @@ impl File for SimFile {
         };
         let data = buf.get(..taken).unwrap_or(buf).to_vec();
         self.with(|inode| {
-            put(&mut inode.cached, offset, &data);
+            put(Arc::make_mut(&mut inode.cached), offset, &data);
             inode.pending.push(FileOp::Write(offset, data));
         })?;
         Ok(taken)
@@ -518,7 +527,7 @@ impl File for SimFile {
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.begin(Op::SetLen)?;
         self.with(|inode| {
-            inode.cached.resize(len as usize, 0);
+            Arc::make_mut(&mut inode.cached).resize(len as usize, 0);
             inode.pending.push(FileOp::SetLen(len));
         })
     }
@@ -536,8 +545,12 @@ impl File for SimFile {
             }
             for op in pending {
                 match op {
-                    FileOp::Write(offset, data) => put(&mut inode.durable, offset, &data),
-                    FileOp::SetLen(len) => inode.durable.resize(len as usize, 0),
+                    FileOp::Write(offset, data) => {
+                        put(Arc::make_mut(&mut inode.durable), offset, &data);
+                    }
+                    FileOp::SetLen(len) => {
+                        Arc::make_mut(&mut inode.durable).resize(len as usize, 0);
+                    }
                 }
             }
         })?;

@@ -7,10 +7,12 @@
     reason = "test code; each test uses a part"
 )]
 
+pub mod power;
+
 use std::collections::BTreeMap;
 
 use eventlog::io::sim::SimDisk;
-use eventlog::{Builder, Entry, EventLog, Kind, Result};
+use eventlog::{Attributes, Builder, Entry, EventLog, Kind, Result};
 
 /// Options of a log without threads: the test schedules everything.
 pub fn options() -> Builder {
@@ -26,6 +28,8 @@ pub fn open(disk: &SimDisk) -> Result<EventLog> {
 pub struct Model {
     pub acknowledged: BTreeMap<String, Vec<Vec<u8>>>,
     pub open: Option<(String, Vec<Vec<u8>>)>,
+    /// The session whose removal for good has begun.
+    pub purging: Option<String>,
 }
 
 impl Model {
@@ -45,6 +49,17 @@ impl Model {
         }
     }
 
+    /// A session comes into being with its first description as well.
+    pub fn describe(&mut self, log: &EventLog, id: &str, attributes: &Attributes) -> Result<()> {
+        if !self.acknowledged.contains_key(id) {
+            self.open = Some((id.to_owned(), Vec::new()));
+        }
+        log.session(id)?.describe(attributes)?;
+        self.open = None;
+        self.acknowledged.entry(id.to_owned()).or_default();
+        Ok(())
+    }
+
     /// I1, I2, I3: everything acknowledged is there once and in order; of the open batch all or
     /// nothing.
     pub fn check(&self, log: &EventLog, what: &str) {
@@ -55,6 +70,11 @@ impl Model {
             with.entry(id.clone()).or_default().extend(lines.iter().cloned());
             allowed.push(with);
         }
+        if let Some(id) = &self.purging {
+            let mut without = self.acknowledged.clone();
+            without.remove(id);
+            allowed.push(without);
+        }
         assert!(
             allowed.contains(&found),
             "{what}: found {:?}, acknowledged {:?}",
@@ -63,6 +83,28 @@ impl Model {
         );
         let report = log.verify().unwrap();
         assert!(report.problems.is_empty(), "{what}: {:?}", report.problems);
+    }
+
+    /// I11: what is exported is the lines, and imported into another log it exports the same.
+    pub fn check_export(&self, log: &EventLog, what: &str) {
+        let snapshot = log.snapshot().unwrap();
+        for (id, lines) in contents(log) {
+            let mut file: Vec<u8> = Vec::new();
+            eventlog::jsonl::export(&snapshot, &id, .., &mut file, &mut |_| {}).unwrap();
+            let expected: Vec<u8> =
+                lines.iter().flat_map(|line| [line, &b"\n"[..]].concat()).collect();
+            assert_eq!(file, expected, "{what}: {id}");
+            let other = open(&SimDisk::new()).unwrap();
+            let mut options = eventlog::jsonl::ImportOptions::default();
+            options.session = Some(id.clone());
+            eventlog::jsonl::import_bytes(&other, &file, &options).unwrap();
+            if other.snapshot().unwrap().session(&id).unwrap().is_some() {
+                let mut again = Vec::new();
+                let snapshot = other.snapshot().unwrap();
+                eventlog::jsonl::export(&snapshot, &id, .., &mut again, &mut |_| {}).unwrap();
+                assert_eq!(again, file, "{what}: {id}, exported again");
+            }
+        }
     }
 }
 
@@ -74,8 +116,8 @@ fn counts(all: &BTreeMap<String, Vec<Vec<u8>>>) -> Vec<(&str, usize)> {
 pub fn contents(log: &EventLog) -> BTreeMap<String, Vec<Vec<u8>>> {
     let snapshot = log.snapshot().unwrap();
     let mut all = BTreeMap::new();
-    for session in snapshot.sessions() {
-        let id = session.unwrap().id;
+    let live = snapshot.sessions().map(|session| session.unwrap());
+    for id in live.chain(snapshot.deleted_sessions()).map(|session| session.id) {
         let events = snapshot.read(&id, ..).unwrap().map(|event| event.unwrap());
         let mut lines = Vec::new();
         for (expected, event) in events.enumerate() {
