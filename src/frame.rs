@@ -23,6 +23,8 @@ use std::ops::Range;
 
 use bincode::config;
 
+use crate::planted::planted;
+
 /// Bytes before the header.
 pub(crate) const PREFIX_BYTES: usize = 20;
 /// No header is longer; longer ones are damage. A session record with its names is the largest.
@@ -198,6 +200,7 @@ pub(crate) fn encode(
 }
 
 fn crc(seed: u32, parts: &[&[u8]]) -> u32 {
+    let seed = if planted("crc_has_no_seed") { 0 } else { seed };
     let mut hasher = crc32fast::Hasher::new_with_initial(seed);
     for part in parts {
         hasher.update(part);
@@ -240,7 +243,7 @@ pub(crate) fn read_head(kind: FrameKind, seed: u32, bytes: &[u8]) -> Result<Head
 pub(crate) fn read(kind: FrameKind, seed: u32, bytes: &[u8]) -> Result<Frame<'_>, FrameError> {
     let head = read_head(kind, seed, bytes)?;
     let payload = bytes.get(head.payload_range()).ok_or(FrameError::Short)?;
-    if crc(seed, &[payload]) != head.payload_crc {
+    if crc(seed, &[payload]) != head.payload_crc && !planted("payload_is_not_checked") {
         return Err(FrameError::Payload);
     }
     Ok(Frame { head, payload })

@@ -72,6 +72,7 @@ mod log;
 pub mod memory;
 mod memtable;
 mod parallel;
+mod planted;
 pub mod record;
 pub mod resume;
 pub mod search;

@@ -16,7 +16,8 @@ mod support;
 use eventlog::io::sim::SimDisk;
 use eventlog::{ErrorKind, EventLog, Result};
 use support::power::{
-    BASIC, Dice, Step, amount, cut, image, operations, run, until, variants, workload,
+    BASIC, Dice, Step, amount, cut, image, name_variants, operations, run, until, variants,
+    workload,
 };
 use support::{Model, line, open};
 
@@ -35,7 +36,7 @@ fn look(steps: &[Step], at: u64, seed: u64, stride: usize) -> u64 {
         let log = open_after(&image, &what);
         model.check(&log, &what);
         images += 1;
-        if (seed + at + images) % 64 == 0 {
+        if (seed + at + images).is_multiple_of(64) {
             model.check_export(&log, &what);
         }
         log.close().unwrap();
@@ -126,6 +127,36 @@ fn i4_i5_a_cut_during_recovery_loses_nothing_and_recovery_can_be_repeated() {
     });
     println!("{images} images of {seeds} seeds");
     assert!(images >= wanted);
+}
+
+/// What an interrupted creation left under a temporary name was removed and the name used again; the
+/// removal was lost, and the rename found the old file.
+#[test]
+fn i5_a_file_that_was_left_over_never_takes_the_place_of_a_new_one() {
+    let steps = [Step::Append { session: 'a', events: 1, bytes: 40 }];
+    let mut images = 0;
+    for at in 0..=operations(&steps) {
+        let (disk, model) = cut(&steps, at);
+        let first = disk.kill();
+        if !first.paths().iter().any(|path| path.ends_with(".tmp")) {
+            continue;
+        }
+        let probe = first.kill();
+        drop(open(&probe));
+        for second in 0..=probe.trace().len() as u64 {
+            let twice = first.kill();
+            twice.cut_after(second);
+            drop(open(&twice));
+            for (variant, fates) in name_variants(&twice) {
+                let what = format!("cut {at}, all kept, cut {second}: {variant}");
+                let log = open_after(&image(&twice, &fates), &what);
+                model.check(&log, &what);
+                images += 1;
+            }
+        }
+    }
+    println!("{images} images");
+    assert!(images > 500, "{images} images");
 }
 
 #[test]

@@ -241,6 +241,35 @@ fn c5_any_lost_segment_in_use_is_seen_and_named() {
 }
 
 #[test]
+fn c6_a_store_of_another_history_of_the_same_log_is_refused() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    model.append(&log, "s", vec![line(0, 100)]).unwrap();
+    log.close().unwrap();
+    // Two copies go on in two ways, byte for byte equally long.
+    let go_on = |n: usize, checkpoint: bool| {
+        let copy = disk.kill();
+        let log = open(&copy).unwrap();
+        let mut model = model.clone();
+        model.append(&log, "s", vec![line(n, 100)]).unwrap();
+        if checkpoint {
+            log.checkpoint().unwrap();
+        }
+        model.append(&log, "s", vec![line(n + 1, 100)]).unwrap();
+        let image = copy.kill();
+        drop(log);
+        image
+    };
+    let (one, other) = (go_on(11, true), go_on(21, false));
+    one.overwrite("events.redb", one.bytes("events.redb").unwrap());
+    assert!(open(&one.kill()).is_ok() && open(&other.kill()).is_ok());
+    other.overwrite("events.redb", one.bytes("events.redb").unwrap());
+    let error = open(&other).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+}
+
+#[test]
 fn bytes_behind_a_damaged_batch_prove_that_it_was_flushed() {
     let (image, _, segment, _) = killed(4, 3000);
     let whole = image.bytes(&segment).unwrap();

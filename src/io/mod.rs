@@ -186,6 +186,18 @@ pub(crate) fn remove_if_present(dir: &dyn Dir, name: &str) -> io::Result<()> {
     }
 }
 
+/// Removes a file that an interrupted creation may have left under the name of a temporary file,
+/// durably: after a power failure a later rename of that name must not find the old file there.
+pub(crate) fn remove_left_over(dir: &dyn Dir, name: &str) -> io::Result<()> {
+    match dir.remove(name) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Ok(()) if crate::planted::planted("left_over_is_removed_unflushed") => Ok(()),
+        // DURABILITY: before another file gets the name.
+        Ok(()) => dir.sync(),
+        other => other,
+    }
+}
+
 /// A sequential [`io::Read`] over a [`File`].
 #[derive(Debug)]
 pub struct Reader {

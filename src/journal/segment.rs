@@ -16,7 +16,10 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::frame::{self, Codec, FrameKind};
-use crate::io::{Dir, File, OpenMode, remove_if_present, write_all_at, write_zeros};
+use crate::io::{
+    Dir, File, OpenMode, remove_if_present, remove_left_over, write_all_at, write_zeros,
+};
+use crate::planted::planted;
 
 use super::Epoch;
 
@@ -86,7 +89,7 @@ pub(crate) fn create(
     capacity: u64,
 ) -> io::Result<Segment> {
     let temporary = temporary_name(epoch);
-    remove_if_present(dir, &temporary)?;
+    remove_left_over(dir, &temporary)?;
     let file = dir.open(&temporary, OpenMode::CreateNew)?;
     match publish(dir, &temporary, file, epoch, store_id, capacity, capacity) {
         Ok(segment) => Ok(segment),
@@ -113,8 +116,11 @@ pub(crate) fn recycle(
     // LSN.
     dir.rename(&name(old.epoch), &temporary)?;
     // DURABILITY: the old name must be gone for good before what it names changes.
-    dir.sync()?;
-    publish(dir, &temporary, old.file, epoch, store_id, old.capacity, used)
+    if !planted("recycled_name_is_not_flushed") {
+        dir.sync()?;
+    }
+    let zeros = if planted("recycled_segment_is_not_zeroed") { 0 } else { used };
+    publish(dir, &temporary, old.file, epoch, store_id, old.capacity, zeros)
 }
 
 fn publish(
@@ -131,9 +137,13 @@ fn publish(
     let header = frame::encode_header(&header);
     write_all_at(&*file, &frame::encode(FrameKind::Segment, Codec::Raw, 0, &header, b""), 0)?;
     // DURABILITY: zeros and head before the name, the name before the first batch is written.
-    file.sync_data()?;
+    if !planted("segment_is_not_flushed") {
+        file.sync_data()?;
+    }
     dir.rename(temporary, &name(epoch))?;
-    dir.sync()?;
+    if !planted("segment_name_is_not_flushed") {
+        dir.sync()?;
+    }
     Ok(Segment { file, epoch, capacity })
 }
 
@@ -157,7 +167,7 @@ pub(crate) fn check_head(bytes: &[u8], epoch: Epoch, store_id: u128) -> Result<S
             header.epoch.0
         )));
     }
-    if header.store_id != store_id {
+    if header.store_id != store_id && !planted("foreign_segment_is_taken") {
         return Err(damaged(&format_args!(
             "the segment belongs to another log ({:032x}, not {store_id:032x})",
             header.store_id

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{self, Codec, FrameKind};
 use crate::io::{Dir, remove_if_present, write_all_at};
+use crate::planted::planted;
 
 use super::batch::{BatchBuffer, SealedBatch};
 use super::recover::CloseHeader;
@@ -147,15 +148,24 @@ impl Journal {
             self.seal(&active, next.epoch)?;
             let full = std::mem::replace(&mut active.segment, next);
             let used = std::mem::replace(&mut active.offset, FIRST_BATCH_OFFSET);
+            let behind = Position { epoch: active.segment.epoch, ..active.end };
             self.pool.lock().full.push_back((full, used + NEXT_BYTES_MAX));
+            if planted("full_segment_is_released_at_once") {
+                _ = self.release(behind);
+            }
         }
         let sealed = batch.seal(active.segment.epoch, active.offset, &active.end, unix_micros);
         assert!(sealed.end.offset <= active.segment.capacity, "a batch fits its segment");
         let epoch = active.segment.epoch;
         sealed.write_to(&*active.segment.file).map_err(|e| fatal("write", epoch, e))?;
-        if self.sync {
+        if self.sync && !planted("batch_is_not_flushed") {
             // DURABILITY: nobody is told before this returns, and a failure is never retried.
-            active.segment.file.sync_data().map_err(|e| fatal("flush", epoch, e))?;
+            let flush = || active.segment.file.sync_data();
+            let flushed = match planted("failed_flush_is_retried") {
+                true => flush().or_else(|_| flush()),
+                false => flush(),
+            };
+            flushed.map_err(|e| fatal("flush", epoch, e))?;
         }
         active.end = sealed.end;
         active.offset = sealed.end.offset;

@@ -11,6 +11,7 @@ use crate::journal::batch::{BatchBuffer, ENTRY_OVERHEAD_BYTES, EntryHead};
 use crate::journal::group::{Commit, Completion, Failed, Role};
 use crate::journal::writer::WriteError;
 use crate::memtable::{Attributes, Change};
+use crate::planted::planted;
 
 use super::options::BATCH_BYTES_MAX;
 use super::session::{ID_BYTES_MAX, Progress, SessionState};
@@ -223,7 +224,7 @@ impl Commit for Shared {
         let sealed = self.journal.write(buffer, now).map_err(|error| match error {
             WriteError::NothingWritten(error) => Failed { error, stop: None },
             WriteError::Fatal(error) => {
-                let stop = Some(poisoned(&error));
+                let stop = (!planted("failure_does_not_stop")).then(|| poisoned(&error));
                 Failed { error, stop }
             }
         })?;
@@ -255,7 +256,9 @@ impl Commit for Shared {
         for state in self.registry.lock().values() {
             let mut standing = state.progress.lock();
             let number = standing.assigned.number;
-            standing.assigned = standing.durable.clone();
+            if !planted("failed_seqs_stay_given") {
+                standing.assigned = standing.durable.clone();
+            }
             // A number once given stays given; only its declaration is repeated.
             standing.assigned.number = number;
         }

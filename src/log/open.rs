@@ -10,6 +10,7 @@ use crate::journal::segment;
 use crate::journal::writer::{Journal, broken_name};
 use crate::journal::{self, Applied};
 use crate::memtable::Memtable;
+use crate::planted::planted;
 use crate::store::{self, Presence, Store};
 
 use super::options::{Options, Sync};
@@ -64,7 +65,9 @@ pub(super) fn open(dir: &Arc<dyn Dir>, options: Options) -> Result<Arc<Shared>> 
     let end = replayed.end;
     if replayed.batches > 0 {
         // Whatever was in them: the applied position must move before their segments go.
-        store.checkpoint(&memtable.read())?;
+        if !planted("recovery_writes_no_checkpoint") {
+            store.checkpoint(&memtable.read())?;
+        }
         last_number = store.reader()?.last_number()?;
     }
     // The old segments go only when the store holds what is in them and a newer epoch exists;
@@ -145,7 +148,9 @@ fn prepare(dir: &dyn Dir, options: &Options) -> Result<Arc<dyn Dir>> {
             .map_err(|e| Error::io("cannot make the journal's directory", e))?,
     };
     // DURABILITY: also when it was there: whoever made it may have been cut off before this.
-    dir.sync().map_err(|e| Error::io("cannot flush the log's directory", e))?;
+    if !planted("log_directory_is_not_flushed") {
+        dir.sync().map_err(|e| Error::io("cannot flush the log's directory", e))?;
+    }
     Ok(journal)
 }
 

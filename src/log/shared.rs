@@ -18,6 +18,7 @@ use crate::io::LockGuard;
 use crate::journal::group::Group;
 use crate::journal::writer::Journal;
 use crate::memtable::Memtable;
+use crate::planted::planted;
 use crate::store::Store;
 
 use super::commit::OpenBatch;
@@ -245,6 +246,9 @@ impl Shared {
             view.frozen = Some(frozen.clone());
             frozen
         };
+        if planted("journal_goes_before_the_store") {
+            _ = self.journal.release(frozen.end());
+        }
         let result = self.store.checkpoint(&frozen.read()).and_then(|applied| {
             {
                 let mut view = self.view.write();

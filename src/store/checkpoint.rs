@@ -11,6 +11,7 @@ use crate::entry::StoredEntry;
 use crate::error::{Error, Result};
 use crate::journal::{Epoch, Position};
 use crate::memtable::{MemInner, SessionView};
+use crate::planted::planted;
 
 use super::block::{self, BLOCK_BYTES_MAX, Builder, SMALL_BLOCK_BYTES_MAX};
 use super::tables::{
@@ -84,7 +85,9 @@ impl Store {
                     sessions.insert(number, &*tables::encode_record(&record, seed))?;
                 }
                 let mut meta = transaction.open_table(META)?;
-                meta.insert(META_APPLIED, &*tables::encode_meta(&memtable.end))?;
+                if !planted("applied_position_stays") {
+                    meta.insert(META_APPLIED, &*tables::encode_meta(&memtable.end))?;
+                }
             }
             Ok(transaction.commit()?)
         })?;
@@ -133,6 +136,9 @@ impl SessionWriter<'_, '_> {
         let Some((first_new, _)) = session.entries().next() else { return Ok(Ok(())) };
         let mut entries = self.take_short_tail()?;
         entries.extend(session.entries().map(|(seq, entry)| entry.stored(seq)));
+        if planted("checkpoint_leaves_one_out") && entries.len() > 4 {
+            entries.pop();
+        }
         let mut rest = entries.as_slice();
         while let Some(first) = rest.first() {
             let built = match self.builder.build(self.record.number, first.seq, rest) {

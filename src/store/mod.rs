@@ -30,8 +30,9 @@ use redb::{
 };
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::io::{Dir, OpenMode, remove_if_present};
+use crate::io::{Dir, OpenMode, remove_left_over};
 use crate::journal::{Applied, Epoch, Position};
+use crate::planted::planted;
 
 use backend::Backend;
 use tables::{EVENTS, FORMAT_VERSION, MARKS, META, SESSION_IDS, SESSIONS};
@@ -95,7 +96,11 @@ pub(crate) fn lost(segments: usize) -> Error {
 /// reopens without reading all of it.
 fn begin_durable(database: &Database) -> Result<WriteTransaction, redb::Error> {
     let mut transaction = database.begin_write()?;
-    transaction.set_durability(Durability::Immediate)?;
+    if !planted("store_is_not_flushed") {
+        transaction.set_durability(Durability::Immediate)?;
+    } else {
+        transaction.set_durability(Durability::None)?;
+    }
     transaction.set_quick_repair(true);
     Ok(transaction)
 }
@@ -103,7 +108,7 @@ fn begin_durable(database: &Database) -> Result<WriteTransaction, redb::Error> {
 /// Makes an empty store. Its name is durable when this returns.
 pub(crate) fn create(dir: &dyn Dir, id: u128) -> Result<()> {
     let io = |e| Error::io(format_args!("cannot create {FILE}"), e);
-    remove_if_present(dir, TEMPORARY_FILE).map_err(io)?;
+    remove_left_over(dir, TEMPORARY_FILE).map_err(io)?;
     let file = dir.open(TEMPORARY_FILE, OpenMode::CreateNew).map_err(io)?;
     let backend = Backend::new(file.clone()).map_err(io)?;
     guarded("create", || {
@@ -135,7 +140,7 @@ impl Store {
     /// Opens the store for reading and writing, repairing it if it was not closed. The caller holds
     /// the log's lock.
     pub(crate) fn open(dir: Arc<dyn Dir>, cache_bytes: usize) -> Result<Store> {
-        remove_if_present(&*dir, TEMPORARY_FILE)
+        remove_left_over(&*dir, TEMPORARY_FILE)
             .map_err(|e| Error::io(format_args!("cannot remove {TEMPORARY_FILE}"), e))?;
         Store::with_mode(dir, cache_bytes, true)
     }

@@ -65,6 +65,9 @@ pub const BASIC: [Step; 6] = [
 /// A workload of 3 to 10 steps.
 pub fn workload(seed: u64) -> Vec<Step> {
     let mut dice = Dice::new(seed);
+    if seed.is_multiple_of(4) {
+        return full_segments(&mut dice);
+    }
     let steps = 3 + dice.roll(8);
     let step = |dice: &mut Dice| {
         let session = ['a', 'b', 'c'][dice.roll(3) as usize];
@@ -82,6 +85,18 @@ pub fn workload(seed: u64) -> Vec<Step> {
         }
     };
     (0..steps).map(|_| step(&mut dice)).collect()
+}
+
+/// Segments that are filled, written out and used again.
+fn full_segments(dice: &mut Dice) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for _ in 0..3 + dice.roll(3) {
+        steps.extend([Step::Rotate, Step::Checkpoint]);
+        for _ in 0..dice.roll(3) {
+            steps.push(Step::Append { session: 'a', events: 1, bytes: 700 });
+        }
+    }
+    steps
 }
 
 /// Does the steps; stops at the first error.
@@ -208,6 +223,25 @@ pub fn variants(disk: &SimDisk, seed: u64) -> Vec<(String, Vec<Fate>)> {
         }
     }
     all
+}
+
+/// Every subset of the names that are not flushed, with all bytes on the disk.
+pub fn name_variants(disk: &SimDisk) -> Vec<(String, Vec<Fate>)> {
+    let items = unsynced(disk);
+    let is_name = |item: &Item| matches!(item, Item::Name(_));
+    let names = items.iter().filter(|item| is_name(item)).count().min(SUBSETS_OF);
+    let variant = |subset: u32| {
+        let mut at = 0;
+        let fate = |item: &Item| {
+            at += usize::from(is_name(item));
+            match is_name(item) && at <= names && subset >> (at - 1) & 1 == 0 {
+                true => Fate::Dropped,
+                false => Fate::Kept,
+            }
+        };
+        (format!("names {subset:#b} of {names}"), items.iter().map(fate).collect())
+    };
+    (0u32..1 << names).map(variant).collect()
 }
 
 /// The disk in which the unsynced items have these fates.
