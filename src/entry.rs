@@ -221,6 +221,20 @@ impl<'a> Entry<'a> {
         set.fold(Flags::default(), |all, (_, flag)| all.with(flag))
     }
 
+    /// The entry with bytes of its own.
+    ///
+    /// ```
+    /// use eventlog::{Entry, Kind};
+    ///
+    /// let line = String::from("{}");
+    /// let entry: Entry<'static> = Entry::new(Kind::Message, line.as_bytes()).into_owned();
+    /// assert_eq!(entry.bytes(), b"{}");
+    /// ```
+    pub fn into_owned(self) -> Entry<'static> {
+        let run = self.run.map(|run| run.into_owned().into());
+        Entry { run, bytes: self.bytes.into_owned().into(), ..self }
+    }
+
     /// What the entry is.
     pub fn kind(&self) -> Kind {
         self.kind

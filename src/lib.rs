@@ -73,6 +73,9 @@ pub mod memory;
 mod memtable;
 mod parallel;
 mod planted;
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub mod probe;
 pub mod record;
 pub mod resume;
 pub mod search;

@@ -560,7 +560,7 @@ struct Sink<'s> {
 impl Sink<'_> {
     fn put(&mut self, entry: Entry<'_>) -> Result<()> {
         self.bytes += entry.bytes.len();
-        self.batch.push(owned(entry));
+        self.batch.push(Entry { imported: true, ..entry.into_owned() });
         if self.bytes >= BATCH_BYTES || self.batch.len() >= 4096 { self.submit() } else { Ok(()) }
     }
 
@@ -600,19 +600,5 @@ impl Sink<'_> {
     fn finish(mut self) -> Result<()> {
         self.submit()?;
         self.settle()
-    }
-}
-
-fn owned(entry: Entry<'_>) -> Entry<'static> {
-    Entry {
-        kind: entry.kind,
-        terminator: entry.terminator,
-        user_turn: entry.user_turn,
-        replaces_tail: entry.replaces_tail,
-        imported: true,
-        is_record: entry.is_record,
-        detail: entry.detail,
-        run: entry.run.map(|run| run.into_owned().into()),
-        bytes: entry.bytes.into_owned().into(),
     }
 }
