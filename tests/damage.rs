@@ -14,6 +14,7 @@ mod support;
 
 use eventlog::io::sim::{Fate, SimDisk};
 use eventlog::{ErrorKind, EventLog};
+use support::power::amount;
 use support::{Model, line, open, options};
 
 /// A killed log with `batches` batches in its journal; returns where the journal's data begin and
@@ -331,42 +332,35 @@ fn right_or_reported(log: &EventLog, model: &Model) -> bool {
     right
 }
 
-#[test]
-fn i8_a_flipped_bit_in_the_store_is_never_returned_as_data() {
+/// Whether everything reads right with these bytes as the store; asserts that an error tells of it
+/// where it does not.
+fn looks_right(disk: &SimDisk, model: &Model, bytes: Vec<u8>, what: &str) -> bool {
+    let image = disk.kill();
+    image.overwrite("events.redb", bytes);
+    let log = match options().open_dir_read_only(image.root()) {
+        Ok(log) => log,
+        Err(error) => {
+            use ErrorKind::{Corrupt, NeedsRecovery, NewerFormat};
+            let typed = matches!(error.kind(), Corrupt | NewerFormat | NeedsRecovery);
+            assert!(typed, "{what}: {:?} {error}", error.kind());
+            return false;
+        }
+    };
+    let right = right_or_reported(&log, model);
+    let seen = || log.verify().map_or(true, |report| !report.problems.is_empty());
+    assert!(right || seen(), "{what}: verify sees it");
+    right
+}
+
+/// Looks at every store that `damage` makes, and returns how many tell of it and how many are as if
+/// nothing had been.
+fn look_at_all(damage: impl Iterator<Item = (String, Vec<u8>)>) -> (u64, u64) {
     let (disk, model) = stored();
-    let whole = disk.bytes("events.redb").unwrap();
-    let (mut silent, mut reported) = (0, 0);
+    let (mut reported, mut silent) = (0, 0);
     std::panic::set_hook(Box::new(|_| ())); // redb may panic inside; the log must not
-    for at in (0..whole.len()).step_by(31) {
-        let image = disk.kill();
-        let mut bytes = whole.clone();
-        bytes[at] ^= 1 << (at % 8);
-        image.overwrite("events.redb", bytes);
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            match options().open_dir_read_only(image.root()) {
-                Err(error) => {
-                    assert!(
-                        matches!(
-                            error.kind(),
-                            ErrorKind::Corrupt | ErrorKind::NewerFormat | ErrorKind::NeedsRecovery
-                        ),
-                        "byte {at}: {:?} {error}",
-                        error.kind()
-                    );
-                    false
-                }
-                Ok(log) => {
-                    let right = right_or_reported(&log, &model);
-                    if !right {
-                        let report = log.verify();
-                        let seen = report.is_err() || !report.unwrap().problems.is_empty();
-                        assert!(seen, "byte {at}: verify sees it");
-                    }
-                    right
-                }
-            }
-        }));
-        match outcome {
+    for (what, bytes) in damage {
+        let look = std::panic::AssertUnwindSafe(|| looks_right(&disk, &model, bytes, &what));
+        match std::panic::catch_unwind(look) {
             Ok(true) => silent += 1,
             Ok(false) => reported += 1,
             Err(panic) => {
@@ -376,8 +370,47 @@ fn i8_a_flipped_bit_in_the_store_is_never_returned_as_data() {
         }
     }
     let _ = std::panic::take_hook();
+    (reported, silent)
+}
+
+#[test]
+fn i8_a_flipped_bit_in_the_store_is_never_returned_as_data() {
+    let whole = stored().0.bytes("events.redb").unwrap();
+    let bits = whole.len() as u64 * 8;
+    let flips = amount("EVENTLOG_PROOF_FLIPS", 4_000).min(bits);
+    // Spread over all of it, and all of it with as many as there are.
+    let damage = (0..flips).map(|n| {
+        let bit = n * (bits / flips) + n * (bits % flips) / flips;
+        let mut bytes = whole.clone();
+        bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
+        (format!("bit {bit}"), bytes)
+    });
+    let (reported, silent) = look_at_all(damage);
     println!("{reported} flips reported, {silent} without effect");
     assert!(reported > 100, "{reported} reported, {silent} without effect");
+}
+
+#[test]
+fn c2_a_page_of_zeros_garbage_or_another_place_is_never_returned_as_data() {
+    const PAGE: usize = 4096;
+    let whole = stored().0.bytes("events.redb").unwrap();
+    let pages = whole.len() / PAGE;
+    let used = (0..pages).filter(|page| whole[page * PAGE..][..PAGE].iter().any(|b| *b != 0));
+    let used: Vec<usize> = used.collect();
+    let damage = used.iter().enumerate().flat_map(|(n, page)| {
+        let other = used[(n + 1) % used.len()] * PAGE;
+        let garbage = (0..PAGE).map(|at| (at * 167 + page * 31 % 251) as u8).collect::<Vec<u8>>();
+        let contents = [vec![0; PAGE], garbage, whole[other..][..PAGE].to_vec()];
+        let with = |(kind, content): (usize, Vec<u8>)| {
+            let mut bytes = whole.clone();
+            bytes[page * PAGE..][..PAGE].copy_from_slice(&content);
+            (format!("page {page}, {kind}"), bytes)
+        };
+        contents.into_iter().enumerate().map(with).collect::<Vec<_>>()
+    });
+    let (reported, silent) = look_at_all(damage);
+    println!("{reported} pages reported, {silent} without effect");
+    assert!(reported > 20, "{reported} reported, {silent} without effect");
 }
 
 #[test]
