@@ -202,7 +202,7 @@ fn a_purged_session_is_gone_for_good_and_its_id_is_free() {
     turns(&mine, 0..100);
     turns(&recorder(&log, "other"), 0..1);
     assert_eq!(sessions::purge(&log, "s").unwrap_err().kind(), ErrorKind::Refused);
-    let manager = Manager::open(log.session("s").unwrap()).unwrap();
+    let mut manager = Manager::open(log.session("s").unwrap()).unwrap();
     manager.keep().unwrap();
     sessions::delete(&log, "s").unwrap();
     sessions::purge(&log, "s").unwrap();
@@ -276,6 +276,22 @@ fn a_kept_memory_is_gone_on_with_and_is_that_of_a_rebuild() {
     assert_eq!(rebuilt.dropped().completed_work, 120);
     assert_eq!(memory::kept_up_to(&log.snapshot().unwrap(), "s").unwrap(), Some(1240));
     assert_eq!(memory::verify(&log.snapshot().unwrap(), "s").unwrap(), None);
+    // A manager that lives through a rewind keeps what counts.
+    let mut living = Manager::open(log.session("s").unwrap()).unwrap();
+    sessions::rewind(&log, "s", 5).unwrap();
+    living.keep().unwrap();
+    assert_eq!(memory::of(&log.snapshot().unwrap(), "s").unwrap(), resumed(&log, "s").memory);
+    assert_eq!(memory::verify(&log.snapshot().unwrap(), "s").unwrap(), None);
+    sessions::undo_rewind(&log, "s").unwrap();
+    // So does one beside another recorder.
+    let other = Recorder::new(log.session("s").unwrap(), "run-2").unwrap();
+    other.tool_started(1, "Bash", "c9", &Json::object()).unwrap();
+    recorder.message(1, Role::Assistant, "on").unwrap();
+    manager.lock().keep().unwrap();
+    assert_eq!(memory::of(&log.snapshot().unwrap(), "s").unwrap().todo_items().len(), 1);
+    assert_eq!(memory::verify(&log.snapshot().unwrap(), "s").unwrap(), None);
+    other.tool_failed(1, "Bash", "c9", "no").unwrap();
+    let rebuilt = resumed(&log, "s").memory;
     // A rewind makes another memory of it.
     sessions::rewind(&log, "s", 5).unwrap();
     assert_eq!(resumed(&log, "s").memory.event_count(), 20);
@@ -341,6 +357,35 @@ fn an_uncertain_call_with_an_id_that_was_used_before_is_in_the_memory() {
     let memory = resumed(&log, "s").memory;
     assert_eq!(memory.todo_items().len(), 1);
     assert!(memory.render(2000).contains("Find out what Edit (c0) did"));
+}
+
+#[test]
+fn the_memory_has_the_uncertain_calls_that_the_state_has() {
+    let (_dir, log) = log();
+    let recorder = recorder(&log, "s");
+    let calls = Json::parse(r#"{"tool_calls": [{"id": "c1", "name": "Edit"}]}"#).unwrap();
+    let begin = |times: usize| {
+        for _ in 0..times {
+            recorder.tool_requested(1, "Edit", "c1", &Json::object()).unwrap();
+            recorder.tool_started(1, "Edit", "c1", &Json::object()).unwrap();
+        }
+    };
+    let open = || {
+        let resumed = resumed(&log, "s");
+        let todo = resumed.memory.todo_items().len();
+        assert_eq!(todo, resumed.state.uncertain_actions.len());
+        todo
+    };
+    recorder.message(0, Role::User, "go").unwrap();
+    recorder.message_with(1, Role::Assistant, "", &calls).unwrap();
+    begin(2);
+    assert_eq!(open(), 1, "asked for twice by one message");
+    recorder.message(0, Role::User, "again").unwrap();
+    recorder.message_with(1, Role::Assistant, "", &calls).unwrap();
+    begin(1);
+    assert_eq!(open(), 2);
+    recorder.tool_completed(1, "Edit", "c1", &Json::object()).unwrap();
+    assert_eq!(open(), 1);
 }
 
 #[test]

@@ -245,6 +245,60 @@ fn lifecycle_facts_belong_to_the_call_that_stands_before_them() {
 }
 
 #[test]
+fn a_fact_of_a_call_that_was_made_again_is_not_that_of_the_one_that_had_ended() {
+    for (end, expected) in [(FAILED, "c1 failed"), (COMPLETED, "c1 recovered: Y")] {
+        let mut story = Story::transcript();
+        story.user("q").asks(&["c1"]).tool("c1", REQUESTED).tool("c1", STARTED);
+        story.tool_with("c1", COMPLETED, json!({"result": "X"})).answer("c1", "X");
+        story.user("again").asks(&["c1"]).tool_with(
+            "c1",
+            end,
+            json!({"result": "Y", "error": "no"}),
+        );
+        assert_eq!(story.view().last().unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_lifecycle_that_ended_before_a_message_is_not_that_of_its_call() {
+    let mut story = Story::transcript();
+    story.user("q").tool("c1", STARTED).tool_with("c1", COMPLETED, json!({"result": "X"}));
+    story.answer("c1", "X").user("again").asks(&["c1"]);
+    assert_eq!(story.view().last().unwrap(), "c1 unknown");
+    // Also where the compaction has cut its beginning off.
+    let mut story = Story::transcript();
+    story.user("q").asks(&["c1"]).tool("c1", STARTED).compaction(2);
+    story.tool_with("c1", COMPLETED, json!({"result": "X"})).asks(&["c1"]);
+    assert_eq!(story.view().last().unwrap(), "c1 unknown");
+}
+
+#[test]
+fn a_late_answer_goes_to_the_call_that_has_ended_not_to_the_uncertain_one() {
+    let mut story = Story::transcript();
+    story.user("q").asks(&["c1"]).tool("c1", REQUESTED).tool("c1", STARTED);
+    story.asks(&["c1"]).tool("c1", REQUESTED).tool("c1", STARTED);
+    story.tool_with("c1", COMPLETED, json!({"result": "Y"}));
+    story.asks(&["c2"]).answer("c2", "z").answer("c1", "Y");
+    let answers: Vec<_> = story.view().into_iter().filter(|e| e.starts_with("c1")).collect();
+    assert_eq!(answers, ["c1 uncertain", "c1: Y"]);
+
+    let mut story = Story::transcript();
+    story.user("q").asks(&["c1", "c1"]);
+    story.tool("c1", STARTED).asks(&["x"]).tool("c1", REQUESTED).tool("c1", STARTED);
+    story.tool_with("c1", COMPLETED, json!({"result": "Y"}));
+    assert_eq!(story.view()[2..4], ["c1 recovered: Y", "c1 unknown"]);
+}
+
+#[test]
+fn a_late_end_is_that_of_the_call_that_was_begun() {
+    let mut story = Story::transcript();
+    story.user("q").asks(&["c1"]).tool("c1", STARTED).asks(&["c1"]);
+    story.tool_with("c1", COMPLETED, json!({"result": "X"}));
+    let answers: Vec<_> = story.view().into_iter().filter(|e| e.starts_with("c1")).collect();
+    assert_eq!(answers, ["c1 recovered: X", "c1 unknown"]);
+}
+
+#[test]
 fn of_several_attempts_at_a_call_the_last_counts() {
     let mut story = Story::transcript();
     story.user("q").asks(&["c1"]).tool("c1", STARTED);
@@ -294,6 +348,13 @@ fn a_call_that_waits_for_approval_stays_open() {
     let waiting: Vec<bool> =
         story.resumed().state.pending_tool_calls.iter().map(|c| c.awaiting_approval).collect();
     assert_eq!(waiting, [true, false]);
+    story.tool_with("c1", REQUESTED, json!({"approval": "approved"}));
+    assert_eq!(story.view()[2], "c1 not_executed");
+    story.tool_with("c1", REQUESTED, json!({"approval": "pending"}));
+    assert_eq!(story.view()[2], "c1 waits");
+    let details = Json::object();
+    story.event(NewEvent::state_transition(None, "acting", "approval_denied", &details));
+    assert_eq!(story.view()[2], "c1 not_executed");
     story.tool("c1", STARTED);
     assert_eq!(story.view()[2], "c1 uncertain");
 

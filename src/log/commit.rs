@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::entry::{Entry, Flags, Seq};
+use crate::entry::{Entry, Flags, Seq, Terminator};
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::batch::{BatchBuffer, ENTRY_OVERHEAD_BYTES, EntryHead};
 use crate::journal::group::{Commit, Completion, Failed, Role};
@@ -133,10 +133,18 @@ impl Shared {
         addition: Addition<'_, '_>,
     ) -> Result<RangeInclusive<Seq>> {
         let mut standing = state.progress.lock();
+        if let Some(when) = addition.attributes.and_then(|attributes| attributes.deleted) {
+            standing.deleted = when > 0;
+        }
         if standing.purged {
             let message = format!("session {:?} has been removed for good", state.id);
             return Err(Error::new(ErrorKind::Closed, message)
                 .with_hint("`EventLog::session` gives a handle of a new session of that id"));
+        }
+        if standing.deleted && !addition.entries.is_empty() {
+            let message = format!("the session {:?} is deleted", state.id);
+            return Err(Error::new(ErrorKind::Refused, message)
+                .with_hint("`eventlog delete --undo` brings it back"));
         }
         let progress = &mut standing.assigned;
         let first = progress.next_seq;
@@ -160,6 +168,10 @@ impl Shared {
         if let Some(attributes) = addition.attributes {
             open.buffer.describe(session, &attributes.encode());
             open.changes.push(Change::Describe { session, attributes: attributes.clone() });
+        }
+        if let Some(last) = addition.entries.last() {
+            let open_end = last.terminator == Terminator::None && !last.bytes.is_empty();
+            progress.ends_open = Some(open_end);
         }
         for entry in addition.entries {
             let mut flags = entry.flags();

@@ -29,6 +29,10 @@ impl Session {
         content: &[u8],
     ) -> Result<bool> {
         let shared = self.handle.writer()?;
+        if self.state.progress.lock().purged {
+            let message = format!("session {:?} has been removed for good", self.id());
+            return Err(Error::new(ErrorKind::Closed, message));
+        }
         let Some(record) = shared.snapshot()?.record(self.id())? else { return Ok(false) };
         let kept = shared.store.keep_projection(record.number, kind as u8, header, content);
         kept.inspect_err(|error| shared.group.poison(poisoned(error)))
@@ -85,6 +89,25 @@ impl Shared {
         result
     }
 
+    /// Waits until everything that was handed over for the session is durable, also what another
+    /// thread is just committing.
+    fn wait_until_durable(self: &Arc<Shared>, id: &str) -> Result<()> {
+        let state = self.session(id)?;
+        loop {
+            self.group.flush(&**self)?;
+            self.group.check()?;
+            let is_durable = {
+                let standing = state.progress.lock();
+                let (assigned, durable) = (&standing.assigned, &standing.durable);
+                (assigned.next_seq, assigned.declared) == (durable.next_seq, durable.declared)
+            };
+            if is_durable {
+                return Ok(());
+            }
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
     fn purge_from_store(self: &Arc<Shared>, id: &str) -> Result<()> {
         let record = self.snapshot()?.record(id)?;
         let record = record.ok_or_else(|| {
@@ -92,7 +115,7 @@ impl Shared {
         })?;
         // and what was appended is in the store: after a cut here the journal brings nothing of it
         // back.
-        self.group.flush(&**self)?;
+        self.wait_until_durable(id)?;
         if !planted("purge_leaves_the_journal") {
             self.checkpoint()?;
         }

@@ -25,6 +25,8 @@ pub(crate) struct Progress {
     pub(crate) declared: bool,
     pub(crate) next_seq: Seq,
     pub(crate) run: Option<Arc<str>>,
+    /// The last line has no end; `None` where nobody has looked.
+    pub(crate) ends_open: Option<bool>,
 }
 
 /// What all handles of a session share.
@@ -42,6 +44,8 @@ pub(crate) struct Standing {
     pub(crate) assigned: Progress,
     /// With everything that is durable: what a failed batch falls back to.
     pub(crate) durable: Progress,
+    /// The session is deleted: nothing is appended to it.
+    pub(crate) deleted: bool,
     /// The session is being removed for good.
     pub(crate) purged: bool,
 }
@@ -245,6 +249,9 @@ impl Session {
     ///
     /// `Corrupt`, `Io`.
     pub fn ends_open(&self) -> Result<bool> {
+        if let Some(known) = self.state.progress.lock().assigned.ends_open {
+            return Ok(known);
+        }
         let snapshot = self.handle.snapshot()?;
         if snapshot.session(&self.state.id)?.is_none() {
             return Ok(false);

@@ -145,19 +145,28 @@ impl Shared {
         if let Some(state) = registry.get(id) {
             return Ok(state.clone());
         }
-        let durable = match self.snapshot()?.record(id)? {
+        let record = self.snapshot()?.record(id)?;
+        let deleted = record.as_ref().and_then(|record| record.attributes.deleted);
+        let deleted = deleted.is_some_and(|when| when > 0);
+        let durable = match record {
             Some(record) => Progress {
                 number: record.number,
                 declared: true,
                 next_seq: record.next_seq,
                 run: record.last_run.map(Into::into),
+                ends_open: None,
             },
             None => Progress::default(),
         };
         let id: Arc<str> = id.into();
         let state = Arc::new(SessionState {
             id: id.clone(),
-            progress: Mutex::new(Standing { assigned: durable.clone(), durable, purged: false }),
+            progress: Mutex::new(Standing {
+                assigned: durable.clone(),
+                durable,
+                deleted,
+                purged: false,
+            }),
         });
         registry.insert(id, state.clone());
         Ok(state)

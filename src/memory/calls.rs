@@ -14,8 +14,12 @@ struct Open {
     tool: Text,
     requested: Option<(Text, i64)>,
     started: Option<(Text, i64)>,
-    /// The count of calls at its beginning.
-    number: u64,
+    /// A message has made a call of the same id since.
+    made_again: bool,
+    /// The user has spoken before that: later facts are not of this call.
+    left: bool,
+    /// How many turns of the user came before its last fact.
+    turn: u64,
 }
 
 /// The facts of a call that has ended: one that stands there twice begins no new call.
@@ -28,12 +32,14 @@ struct Ended {
 /// The open calls, and the last that have ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Encode, Decode)]
 pub(super) struct Calls {
-    /// By run and call id, in the order of the text `run U+001F id`.
-    open: BTreeMap<String, Open>,
+    /// By run and call id, in the order of the text `run U+001F id`, and by the count of calls at their
+    /// beginning.
+    open: BTreeMap<(String, u64), Open>,
     ended: BTreeMap<String, Ended>,
     /// In the original's reading all keys that have ended.
     closed: BTreeSet<String>,
     count: u64,
+    turn: u64,
     pub(super) dropped: u64,
 }
 
@@ -41,6 +47,28 @@ pub(super) struct Calls {
 const ENDED_MAX: usize = 64;
 
 impl Calls {
+    /// The last open call of this run and id.
+    fn latest(&mut self, key: &str) -> Option<(u64, &mut Open)> {
+        let all = (key.to_owned(), 0)..=(key.to_owned(), u64::MAX);
+        let ((_, number), open) = self.open.range_mut(all).next_back()?;
+        Some((*number, open))
+    }
+
+    /// A message: a call that is made again by it is another one.
+    pub(super) fn message(&mut self, event: &Event) {
+        let said = event.said();
+        self.turn += u64::from(said.by == "user");
+        let turn = self.turn;
+        for call in &said.calls {
+            let key = key(&event.run, &call.id);
+            if let Some((_, open)) = self.latest(&key) {
+                open.made_again = true;
+                open.left |= open.turn != turn;
+            }
+        }
+    }
+
+    /// A lifecycle fact.
     pub(super) fn add(&mut self, event: &Event, limit: usize, reading: Reading) {
         let ToolFact { call_id, status, tool } = event.tool();
         let is_end = matches!(&**status, "completed" | "failed");
@@ -48,42 +76,52 @@ impl Calls {
         if call_id.is_empty() || !(is_end || begins) {
             return;
         }
-        let key = format!("{}\u{1f}{call_id}", event.run);
+        let key = key(&event.run, call_id);
+        let again = |ended: &Ended| !event.id.is_empty() && ended.facts.contains(&event.id);
+        if begins && (self.closed.contains(&key) || self.ended.get(&key).is_some_and(again)) {
+            return;
+        }
+        let (turn, number) = (self.turn, self.count);
+        let original = reading == Reading::Original;
+        let latest = self.latest(&key).filter(|(_, open)| {
+            let other = begins && open.made_again && open.started.is_some();
+            original || !(open.left || other)
+        });
+        let at = latest.map(|(number, _)| number);
         if is_end {
-            if reading == Reading::Original {
+            if original {
                 self.closed.insert(key.clone());
             }
-            if let Some(open) = self.open.remove(&key) {
+            if let Some(open) = at.and_then(|number| self.open.remove(&(key.clone(), number))) {
                 let facts = [open.requested, open.started].into_iter().flatten();
                 let facts = facts.map(|(id, _)| id).collect();
-                self.ended.insert(key, Ended { facts, number: open.number });
+                self.ended.insert(key, Ended { facts, number });
+                self.count += 1;
                 if self.ended.len() > ENDED_MAX {
-                    forget_oldest(&mut self.ended, |ended| ended.number);
+                    forget(&mut self.ended, |_, ended| ended.number);
                 }
             }
             return;
         }
-        let again = |ended: &Ended| !event.id.is_empty() && ended.facts.contains(&event.id);
-        if self.closed.contains(&key) || self.ended.get(&key).is_some_and(again) {
-            return;
-        }
-        let number = self.count;
-        let open = self.open.entry(key).or_insert_with(|| Open {
+        let number = at.unwrap_or(number);
+        self.count += u64::from(at.is_none());
+        let open = self.open.entry((key, number)).or_insert_with(|| Open {
             call_id: Text::default(),
             tool: Text::default(),
             requested: None,
             started: None,
-            number,
+            made_again: false,
+            left: false,
+            turn,
         });
-        self.count += u64::from(open.number == number);
-        (open.call_id, open.tool) = (call_id.alone(), tool.alone());
+        (open.call_id, open.tool, open.turn) = (call_id.alone(), tool.alone(), turn);
         let at = Some((event.id.alone(), event.step));
         match &**status {
             "requested" => open.requested = at,
             _ => open.started = at,
         }
         if self.open.len() > limit {
-            forget_oldest(&mut self.open, |open| open.number);
+            forget(&mut self.open, |(_, number), _| *number);
             self.dropped += 1;
         }
     }
@@ -91,7 +129,8 @@ impl Calls {
     /// What is left to do: to find out what uncertain calls did, to plan the others again.
     pub(super) fn todo(&self) -> impl Iterator<Item = Item> {
         self.open.values().filter_map(|open| {
-            let name = format!("{} ({})", super::tool_name(&open.tool), open.call_id);
+            let name =
+                format!("{} ({})", super::tool_name(&open.tool), super::known(&open.call_id));
             Some(match open.started {
                 Some(_) => {
                     let text = format!("Find out what {name} did, before claiming anything");
@@ -109,14 +148,19 @@ impl Calls {
     pub(super) fn unverified(&self) -> impl Iterator<Item = Item> {
         self.open.values().filter(|open| open.started.is_some()).filter_map(|open| {
             let tool = super::tool_name(&open.tool);
-            let text = format!("Not known how {tool} ({}) ended", open.call_id);
+            let text = format!("Not known how {tool} ({}) ended", super::known(&open.call_id));
             Some(Item { kind: ItemKind::Uncertain, text, source: open.source()? })
         })
     }
 }
 
-fn forget_oldest<T>(calls: &mut BTreeMap<String, T>, number: impl Fn(&T) -> u64) {
-    let oldest = calls.iter().min_by_key(|(_, call)| number(call));
+fn key(run: &str, call_id: &str) -> String {
+    format!("{run}\u{1f}{call_id}")
+}
+
+/// Drops what has the smallest number.
+fn forget<K: Ord + Clone, T>(calls: &mut BTreeMap<K, T>, number: impl Fn(&K, &T) -> u64) {
+    let oldest = calls.iter().min_by_key(|(key, call)| number(key, call));
     if let Some(key) = oldest.map(|(key, _)| key.clone()) {
         calls.remove(&key);
     }

@@ -12,16 +12,22 @@ use crate::error::Result;
 use crate::event::Event;
 use crate::format::Format;
 use crate::log::{Problem, Projection, Session, SessionInfo, Snapshot};
+use crate::memtable::Rewind;
 use crate::store::ProjectionHeader;
 
 /// The version of the kept form and of the rules that it was derived by.
 const VERSION: u32 = 1;
 
 /// What a kept memory depends on beside the events before it.
-fn context(session: &SessionInfo) -> u64 {
-    session.rewinds().iter().fold(session.rewinds().len() as u64, |hash, rewind| {
-        hash.rotate_left(17) ^ rewind.from.wrapping_mul(31) ^ rewind.to
-    })
+pub(super) fn context(session: &SessionInfo) -> u64 {
+    context_of(session.rewinds())
+}
+
+pub(super) fn context_of(rewinds: &[Rewind]) -> u64 {
+    let rewinds: Vec<(Seq, Seq)> = rewinds.iter().map(|rewind| (rewind.from, rewind.to)).collect();
+    let hash = blake3::hash(&crate::frame::encode_header(&rewinds));
+    let (bytes, _) = hash.as_bytes().split_first_chunk::<8>().unwrap_or((&[0; 8], &[]));
+    u64::from_le_bytes(*bytes)
 }
 
 /// The memory of the session `id`: the one that was kept, and what came later.
@@ -76,7 +82,7 @@ pub fn kept_up_to(snapshot: &Snapshot, id: &str) -> Result<Option<Seq>> {
     Ok(kept.filter(|(_, content)| decoded(content).is_some()).map(|(watermark, _)| watermark))
 }
 
-fn derive(
+pub(super) fn derive(
     snapshot: &Snapshot,
     session: &SessionInfo,
     format: &dyn Format,

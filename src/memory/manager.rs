@@ -46,6 +46,8 @@ pub struct Manager {
     memory: SessionMemory,
     /// Everything before it is in the memory.
     next: Seq,
+    /// What it was derived under; `None` where something is missing in it.
+    context: Option<u64>,
     /// Other words, by what the item is about and where it comes from.
     refined: HashMap<(ItemKind, Text), String>,
 }
@@ -56,7 +58,8 @@ const MANY_EVENTS: u64 = 1000;
 impl Manager {
     fn empty(session: Session) -> Manager {
         let (memory, refined) = (SessionMemory::default(), HashMap::new());
-        Manager { session, deriver: Deriver::default(), memory, next: 0, refined }
+        let context = None;
+        Manager { session, deriver: Deriver::default(), memory, next: 0, context, refined }
     }
 
     /// The memory of a session as it is now: the one that was kept, and what came later. A session
@@ -70,10 +73,12 @@ impl Manager {
         let there = snapshot.session(session.id())?;
         let format = there.as_ref().and_then(|info| info.attributes.format.as_deref());
         let mut manager = Manager::empty(session);
+        manager.context = there.is_none().then(|| kept::context_of(&[]));
         if let (Some(info), Some(format)) = (&there, format.and_then(crate::format::by_name)) {
             let new;
             (manager.memory, new) = kept::loaded(&snapshot, info, format)?;
             manager.next = info.events;
+            manager.context = Some(kept::context(info));
             if new >= MANY_EVENTS {
                 // It can be derived again; that it could not be kept is no reason to stop.
                 _ = kept::keep(&manager.session, info, info.events, &manager.memory);
@@ -100,11 +105,24 @@ impl Manager {
     }
 
     /// Takes an event in that has become durable; one that is in the memory already is passed over.
+    /// What others have recorded in between is read. After a rewind open a new manager, or
+    /// [`keep`](Manager::keep) this one.
     pub fn ingest_event(&mut self, event: &Event) {
-        if event.seq >= self.next {
-            self.next = event.seq + 1;
-            self.deriver.update(&mut self.memory, event);
+        if event.seq < self.next {
+            return;
         }
+        if event.seq > self.next && self.catch_up(event.seq).is_err() {
+            self.context = None;
+        }
+        self.next = event.seq + 1;
+        self.deriver.update(&mut self.memory, event);
+    }
+
+    /// Takes the events before `to` in.
+    fn catch_up(&mut self, to: Seq) -> Result<()> {
+        let snapshot = self.session.snapshot()?;
+        let (info, format) = crate::sessions::with_format(&snapshot, self.session.id())?;
+        kept::derive(&snapshot, &info, format, self.next..to, &mut self.memory)
     }
 
     /// The memory.
@@ -113,17 +131,22 @@ impl Manager {
     }
 
     /// Keeps the memory in the log, for the next start. Writes everything durable to the store
-    /// first.
+    /// first. Where turns have been taken back since, the memory is derived anew.
     ///
     /// # Errors
     ///
     /// `Full`, `Io`: the memory is then derived from the events at the next start.
-    pub fn keep(&self) -> Result<()> {
+    pub fn keep(&mut self) -> Result<()> {
         self.session.checkpoint()?;
-        if let Some(info) = self.session.snapshot()?.session(self.session.id())? {
-            kept::keep(&self.session, &info, self.next, &self.memory)?;
+        let Some(info) = self.session.snapshot()?.session(self.session.id())? else {
+            return Ok(());
+        };
+        if self.context != Some(kept::context(&info)) {
+            // Turns have been taken back, or something is missing: what counts is derived again.
+            let refined = std::mem::take(&mut self.refined);
+            *self = Manager { refined, ..Manager::open(self.session.clone())? };
         }
-        Ok(())
+        kept::keep(&self.session, &info, self.next, &self.memory).map(drop)
     }
 
     /// Has all items that are not refined yet refined. All are, or nothing is changed.

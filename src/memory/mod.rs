@@ -61,6 +61,8 @@ pub struct Deriver {
 const ITEMS_MAX: usize = 200;
 /// How much of a final answer is kept, in characters.
 const FINAL_CHARS: usize = 200;
+/// How much of a goal, except in the original's reading.
+const GOAL_CHARS: usize = 32_000;
 /// How much of an id, a name or a reason.
 const NAME_CHARS: usize = 200;
 
@@ -90,7 +92,7 @@ impl Deriver {
     }
 
     /// Reads the facts of calls as MyCodeAgent does: a call whose id has ended once is never open
-    /// again. Such a memory remembers every id.
+    /// again. Such a memory remembers every id, and goals of any length.
     pub fn reading(self, reading: Reading) -> Deriver {
         Deriver { reading, ..self }
     }
@@ -131,12 +133,19 @@ impl Deriver {
 
     fn message(&self, memory: &mut SessionMemory, event: &Event) {
         let said = event.said();
+        if self.reading == Reading::Default {
+            memory.calls.message(event);
+        }
         let of = |key| said.metadata.id_of(key);
         match &*said.by {
             "user" if of("source") != "completion_gate" => {
                 let text = said.text();
                 let trimmed = crate::format::syntax::trim(text.as_bytes());
-                let text = String::from_utf8_lossy(trimmed).into_owned();
+                let text = String::from_utf8_lossy(trimmed);
+                let text = match self.reading {
+                    Reading::Default => beginning(&text, GOAL_CHARS),
+                    Reading::Original => text.into_owned(),
+                };
                 let source = Source::of(event);
                 memory.goal = Some(Item { kind: ItemKind::Goal, text, source });
             }

@@ -308,11 +308,8 @@ impl Recorder {
     /// What has to stand before the first event.
     fn prepare(&self) -> Result<()> {
         let mut begun = self.shared.begun.lock();
-        if *begun {
-            return Ok(());
-        }
         let session = &self.shared.session;
-        if session.attributes()?.is_none_or(|known| known.format.is_none()) {
+        if !*begun && session.attributes()?.is_none_or(|known| known.format.is_none()) {
             let format = Some(Transcript.name().to_owned());
             session.describe(&Attributes { format, ..Attributes::default() })?;
         }

@@ -31,6 +31,22 @@ fn says_so(word: &str) -> bool {
     word.len() <= WORD_BYTES_MAX && has(word, &SUBJECTS) && has(word, &OPEN)
 }
 
+/// Whether a word like `approved` or `permission_denied` says that nothing waits any more.
+pub(super) fn is_over(word: &str) -> bool {
+    const ENDS: [&str; 6] = ["approved", "reject", "denied", "declined", "granted", "confirmed"];
+    word.len() <= WORD_BYTES_MAX && has(word, &ENDS) && !says_so(word)
+}
+
+/// Whether what is known of a call, an object, says that nothing is waited for any more.
+pub(super) fn is_resolved(call: &Json) -> bool {
+    let mut resolved = false;
+    json_each_member(call.as_str(), |key, value| {
+        let is_word = key.len().max(value.len()) <= WORD_BYTES_MAX;
+        resolved |= is_word && has(key, &SUBJECTS) && (value == "false" || is_over(value));
+    });
+    resolved
+}
+
 /// Whether what is known of a call, an object, says that it waits.
 pub(super) fn waits(call: &Json) -> bool {
     let mut waits = false;
@@ -48,18 +64,21 @@ pub(super) fn waits(call: &Json) -> bool {
     waits
 }
 
-/// A loop that begins to wait for approval does so for the calls that have been asked for: the one
+/// A loop that begins or ends to wait for approval does so for the calls that have been asked for: the one
 /// that it names, else all that are not begun.
 pub(super) fn transition(event: &Event, calls: &mut [Lifecycle]) {
     let states = event.payload.find(["to_state", "reason"]);
-    if !states.into_iter().flatten().any(says_so) {
-        return;
-    }
+    let says = |what: fn(&str) -> bool| states.into_iter().flatten().any(what);
+    let (from, to) = match (says(says_so), says(is_over)) {
+        (true, _) => (Stage::Requested, Stage::Waiting),
+        (_, true) => (Stage::Waiting, Stage::Requested),
+        _ => return,
+    };
     let details = event.payload.get("details");
     let named = details.map(|details| details.id_of("tool_call_id")).unwrap_or_default();
-    for call in calls.iter_mut().filter(|call| call.stage == Stage::Requested) {
+    for call in calls.iter_mut().filter(|call| call.stage == from) {
         if call.run == event.run && (named.is_empty() || call.call_id == named) {
-            call.stage = Stage::Waiting;
+            call.stage = to;
         }
     }
 }

@@ -50,8 +50,11 @@ pub struct Lifecycle {
     pub seqs: (Seq, Seq),
     /// A fact that tells of another end than the one before it.
     pub other_end: Option<Seq>,
-    asked: bool,
     begun: bool,
+    /// A message has made a call of the same id since.
+    made_again: bool,
+    /// How many turns of the user came before its last fact.
+    turn: u64,
 }
 
 fn stage_of(status: &str, payload: &Json, reading: Reading) -> Stage {
@@ -73,11 +76,24 @@ pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
     // The latest call of a run and an id.
     let mut latest: Map<(&str, &str), usize> = Map::default();
     let mut seen = Seen::default();
+    let mut turn = 0;
     for event in events {
         match event.kind {
             Kind::ToolLifecycle => {}
-            Kind::StateTransition if reading == Reading::Default => {
+            _ if reading == Reading::Original => continue,
+            Kind::StateTransition => {
                 approval::transition(event, &mut calls);
+                continue;
+            }
+            Kind::Message => {
+                turn += u64::from(event.said().by == "user");
+                for call in &event.said().calls {
+                    let key = (&*event.run, &*call.id);
+                    let known = latest.get(&key).copied().and_then(|index| calls.get_mut(index));
+                    if known.is_some_and(|known| known.is_made_again(turn)) {
+                        latest.remove(&key);
+                    }
+                }
                 continue;
             }
             _ => continue,
@@ -90,10 +106,10 @@ pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
         let key = (&*event.run, &**call_id);
         let known = latest.get(&key).copied().and_then(|index| calls.get_mut(index));
         match known.filter(|call| reading == Reading::Original || call.takes(stage)) {
-            Some(call) => call.add(event, stage, reading),
+            Some(call) => call.add(event, stage, reading, turn),
             None => {
                 latest.insert(key, calls.len());
-                calls.push(Lifecycle::begin(event, stage));
+                calls.push(Lifecycle::begin(event, stage, turn));
             }
         }
     }
@@ -101,7 +117,7 @@ pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
 }
 
 impl Lifecycle {
-    fn begin(event: &Event, stage: Stage) -> Lifecycle {
+    fn begin(event: &Event, stage: Stage, turn: u64) -> Lifecycle {
         let ToolFact { call_id, tool, .. } = event.tool();
         Lifecycle {
             run: event.run.clone(),
@@ -112,29 +128,39 @@ impl Lifecycle {
             step: event.step,
             seqs: (event.seq, event.seq),
             other_end: None,
-            asked: matches!(stage, Stage::Requested | Stage::Waiting),
             begun: stage == Stage::Started,
+            made_again: false,
+            turn,
         }
+    }
+
+    /// A message makes a call of this id. Returns whether later facts are that call's: this one has
+    /// ended, or has been left behind since the user spoke.
+    fn is_made_again(&mut self, turn: u64) -> bool {
+        self.made_again = true;
+        self.stage >= Stage::Failed || self.turn != turn
     }
 
     /// Whether a fact can be one of this call, or is the first of another call with the same id.
     fn takes(&self, stage: Stage) -> bool {
-        let open = self.stage < Stage::Failed;
+        let is_open = self.stage < Stage::Failed;
         match stage {
             Stage::Unknown | Stage::Failed | Stage::Completed => true,
-            // Facts may stand in the wrong order; a second request behind a beginning is no such.
-            Stage::Requested | Stage::Waiting => open && !(self.asked && self.begun),
-            Stage::Started => open,
+            // Facts may stand in the wrong order. What begins behind another message with the id is
+            // the call of that message.
+            Stage::Requested | Stage::Waiting | Stage::Started => {
+                is_open && !(self.begun && self.made_again)
+            }
         }
     }
 
-    fn add(&mut self, event: &Event, stage: Stage, reading: Reading) {
-        let tool = &event.tool().tool;
+    fn add(&mut self, event: &Event, stage: Stage, reading: Reading, turn: u64) {
+        let ToolFact { tool, status, .. } = event.tool();
         if !tool.is_empty() {
             self.tool = tool.clone();
         }
         self.seqs.1 = event.seq;
-        self.asked |= matches!(stage, Stage::Requested | Stage::Waiting);
+        self.turn = turn;
         self.begun |= stage == Stage::Started;
         // In the default reading the end of a call keeps its result.
         let ended = self.stage >= Stage::Failed && reading == Reading::Default;
@@ -148,6 +174,10 @@ impl Lifecycle {
         if reading == Reading::Original || stage >= self.stage || stage == Stage::Unknown {
             self.payload = event.payload.clone();
             self.step = event.step;
+        }
+        let is_over = || approval::is_over(status) || approval::is_resolved(&event.payload);
+        if self.stage == Stage::Waiting && stage <= Stage::Requested && is_over() {
+            self.stage = Stage::Requested;
         }
         self.stage = self.stage.max(stage);
     }
@@ -211,12 +241,23 @@ impl<'c> Attached<'c> {
             }
         }
         for known in known.values_mut() {
+            let mut owned = vec![0; known.messages.len()];
             for call in &known.all {
-                // A lifecycle goes on behind the message that makes its call; one that ended before
-                // the first is that one's, for want of another.
-                let behind = known.messages.partition_point(|(seq, ..)| *seq < call.seqs.1);
-                if let Some((.., calls)) = known.messages.get_mut(behind.saturating_sub(1)) {
+                // The message before its first fact. Where that has its own already, and where there
+                // is none, the one that stands among its facts: it was asked for first.
+                let (first, last) = call.seqs;
+                let before = known.messages.partition_point(|(seq, ..)| *seq < first);
+                let among = known.messages.get(before).filter(|(seq, ..)| *seq < last);
+                let at = match before.checked_sub(1) {
+                    Some(at) if among.is_none() || owned.get(at) == Some(&0) => at,
+                    _ if among.is_some() => before,
+                    _ => continue,
+                };
+                if let (Some((.., calls)), Some(owned)) =
+                    (known.messages.get_mut(at), owned.get_mut(at))
+                {
                     calls.push(call);
+                    *owned += 1;
                 }
             }
         }

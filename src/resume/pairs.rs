@@ -1,7 +1,8 @@
 //! Which answer is that of which call.
 //!
 //! In this order: the message that the answer's link names; the message that it stands right behind;
-//! the oldest open call of its id in the same run. A call is left behind when its id is used again
+//! the newest message in the same run with an open call of its id. Of several such calls of a message
+//! it is the first that has ended by what its lifecycle says. A call is left behind when its id is used again
 //! after the user has spoken or in another run: then only a link leads to it, and it never gets the
 //! answer of a later call. Nor does a call get an answer from before the user spoke.
 
@@ -11,6 +12,7 @@ use crate::entry::Seq;
 use crate::event::{Call, Event, Text};
 use crate::finding::{Code, Finding};
 
+use super::lifecycle::{Attached, Stage};
 use super::view::ViewCall;
 use super::{Map, approval};
 
@@ -63,8 +65,8 @@ struct Early<'e> {
 }
 
 /// Pairs answers with calls, message by message.
-#[derive(Default)]
-pub(super) struct Pairs<'e> {
+pub(super) struct Pairs<'e, 'a> {
+    attached: &'a Attached<'a>,
     pub(super) asking: Vec<Asking<'e>>,
     /// By the id of a message: which of `asking` it is.
     messages: Map<&'e str, usize>,
@@ -78,7 +80,29 @@ pub(super) struct Pairs<'e> {
     pub(super) findings: Vec<Finding>,
 }
 
-impl<'e> Pairs<'e> {
+impl<'e, 'a> Pairs<'e, 'a> {
+    pub(super) fn new(attached: &'a Attached<'a>) -> Pairs<'e, 'a> {
+        Pairs {
+            attached,
+            asking: Vec::new(),
+            messages: Map::default(),
+            ids: Map::default(),
+            early: Map::default(),
+            orphans: Vec::new(),
+            turn: 0,
+            row: None,
+            findings: Vec::new(),
+        }
+    }
+
+    /// Whether the lifecycle of a call says that it has ended.
+    fn has_ended(&self, place: &Place<'_>, id: &str) -> bool {
+        let Some(asking) = self.asking.get(place.message) else { return false };
+        let before = asking.calls.iter().take(place.call).filter(|call| call.id == id).count();
+        let known = self.attached.of(&asking.event.run, id, asking.event.seq, before);
+        known.is_some_and(|known| known.stage >= Stage::Failed)
+    }
+
     fn find(&mut self, code: Code, seq: Seq, message: impl Into<String>) {
         self.findings.push(Finding { seq: Some(seq), ..Finding::new(code, message) });
     }
@@ -188,18 +212,25 @@ impl<'e> Pairs<'e> {
 
     /// The open call that an answer belongs to.
     fn take_open(&mut self, event: &'e Event, id: &Text) -> Option<Place<'e>> {
-        let uses = self.ids.get_mut(id)?;
+        let uses = self.ids.get(id)?;
         let linked = event.parent.as_deref().and_then(|parent| self.messages.get(parent));
         let in_message = |message: Option<usize>| {
-            uses.open.iter().position(|place| Some(place.message) == message)
+            let here = |place: &&Place<'_>| Some(place.message) == message;
+            let mut places = uses.open.iter().filter(here);
+            let first = places.clone().next();
+            places.find(|place| self.has_ended(place, id)).or(first).copied()
         };
         let is_left = |place: &Place<'_>| Some(place.when) != uses.last;
-        let in_run = |place: &Place<'_>| !is_left(place) && place.when.run == &*event.run;
-        let at = in_message(linked.copied())
+        let in_run = |place: &&Place<'_>| !is_left(place) && place.when.run == &*event.run;
+        let newest = || uses.open.iter().rev().find(in_run).map(|place| place.message);
+        let found = in_message(linked.copied())
             .or_else(|| in_message(self.row))
-            .or_else(|| uses.open.iter().position(in_run))?;
+            .or_else(|| in_message(newest()))?;
+        let uses = self.ids.get_mut(id)?;
         uses.answered += 1;
-        Some(uses.open.remove(at))
+        let place = |place: &Place<'_>| (place.message, place.call) != (found.message, found.call);
+        uses.open.retain(place);
+        Some(found)
     }
 
     /// Reports what has found no call.

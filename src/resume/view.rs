@@ -136,9 +136,14 @@ impl View {
                 builder.say(event, "summary".into(), content, None);
             }
         }
-        let mut pairs = Pairs::default();
-        let items = builder.read(events, &mut pairs, earlier)?;
-        builder.write(&items, &pairs.asking, calls);
+        let messages = messages(events, earlier)?;
+        let made = messages.iter().filter(|(event, _)| asks(event)).flat_map(|(event, _)| {
+            event.said().calls.iter().map(|call| (&*event.run, &*call.id, event.seq))
+        });
+        let attached = Attached::new(calls, made);
+        let mut pairs = Pairs::new(&attached);
+        let items = builder.read(&messages, &mut pairs);
+        builder.write(&items, &pairs.asking, &attached);
         builder.report_conflicts(calls);
         Ok(View { entries: builder.entries, from_seq, findings: builder.findings })
     }
@@ -163,30 +168,17 @@ impl Builder {
     /// Puts the messages in order, and finds the answers of calls.
     fn read<'e>(
         &mut self,
-        events: &'e [Event],
-        pairs: &mut Pairs<'e>,
-        earlier: &mut Earlier<impl Iterator<Item = Result<Text>>>,
-    ) -> Result<Vec<Item<'e>>> {
-        let (mut items, mut seen) = (Vec::new(), Seen::default());
-        let have_parents = events.iter().any(|event| event.parent.is_some());
-        for event in events {
-            if event.kind != Kind::Message && !have_parents {
-                continue;
-            }
-            let parent = event.parent.as_deref().filter(|parent| !seen.has(parent));
-            let missing = parent.map_or(Ok(false), |parent| earlier.has(parent).map(|has| !has))?;
-            // The same record twice is one record.
-            if seen.add(event) || event.kind != Kind::Message {
-                continue;
-            }
-            if missing {
+        messages: &[(&'e Event, bool)],
+        pairs: &mut Pairs<'e, '_>,
+    ) -> Vec<Item<'e>> {
+        let mut items = Vec::with_capacity(messages.len());
+        for (event, missing) in messages {
+            if *missing {
                 items.push(Item::Gap(event));
             }
-            let said = event.said();
-            let asks = said.by == "assistant" && !said.calls.is_empty();
-            match &*said.by {
+            match &*event.said().by {
                 "tool" => pairs.answers(event),
-                _ if asks => items.push(Item::Asking(pairs.asks(event))),
+                _ if asks(event) => items.push(Item::Asking(pairs.asks(event))),
                 "system" | "user" | "assistant" | "summary" => {
                     pairs.said(event);
                     items.push(Item::Said(event));
@@ -200,15 +192,11 @@ impl Builder {
         }
         pairs.end();
         self.findings.append(&mut pairs.findings);
-        Ok(items)
+        items
     }
 
     /// Writes the entries.
-    fn write(&mut self, items: &[Item<'_>], asking: &[Asking<'_>], calls: &[Lifecycle]) {
-        let made = asking.iter().flat_map(|Asking { event, calls }| {
-            calls.iter().map(|asked| (&*event.run, &*asked.id, event.seq))
-        });
-        let attached = Attached::new(calls, made);
+    fn write(&mut self, items: &[Item<'_>], asking: &[Asking<'_>], attached: &Attached<'_>) {
         for item in items {
             match item {
                 Item::Gap(event) => self.entries.push(ViewEntry::Gap {
@@ -230,7 +218,7 @@ impl Builder {
                 }
                 Item::Asking(index) => {
                     if let Some(asking) = asking.get(*index) {
-                        self.write_asking(asking, &attached);
+                        self.write_asking(asking, attached);
                     }
                 }
             }
@@ -354,6 +342,31 @@ impl Builder {
             self.findings.push(Finding { seq: Some(seq), ..finding });
         }
     }
+}
+
+/// The messages, each record once, and whether one is missing before it.
+fn messages<'e>(
+    events: &'e [Event],
+    earlier: &mut Earlier<impl Iterator<Item = Result<Text>>>,
+) -> Result<Vec<(&'e Event, bool)>> {
+    let (mut messages, mut seen) = (Vec::new(), Seen::default());
+    let have_parents = events.iter().any(|event| event.parent.is_some());
+    for event in events {
+        if event.kind != Kind::Message && !have_parents {
+            continue;
+        }
+        let parent = event.parent.as_deref().filter(|parent| !seen.has(parent));
+        let missing = parent.map_or(Ok(false), |parent| earlier.has(parent).map(|has| !has))?;
+        if !seen.add(event) && event.kind == Kind::Message {
+            messages.push((event, missing));
+        }
+    }
+    Ok(messages)
+}
+
+/// Whether a message of the model makes calls.
+fn asks(event: &Event) -> bool {
+    event.said().by == "assistant" && !event.said().calls.is_empty()
 }
 
 /// Whether there is nothing but what the formats take for white space.
