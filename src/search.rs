@@ -46,7 +46,7 @@ pub struct Match {
 }
 
 /// What was found.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Found {
     /// The places, newest first; as many as the query asks for.
@@ -55,6 +55,8 @@ pub struct Found {
     pub total: u64,
     /// In how many sessions.
     pub sessions: u64,
+    /// Why a session, or a part of one, could not be searched.
+    pub damaged: Vec<(String, Error)>,
 }
 
 impl Query {
@@ -67,7 +69,10 @@ impl Query {
         let pattern = regex::escape(text);
         // What JSON writes as an escape does not stand in the raw line as it is.
         let plain = !text.chars().any(|c| c.is_control() || matches!(c, '"' | '\\' | '/'));
-        let raw = plain.then(|| format!("{pattern}|\\\\u"));
+        // A call is shown as its tool and its arguments with a space between, which do not stand side
+        // by side in the raw line; a word of the text does.
+        let word = text.split(' ').max_by_key(|word| word.len()).unwrap_or_default();
+        let raw = plain.then(|| format!("{}|\\\\u", regex::escape(word)));
         Query::build(&pattern, raw.as_deref()).map_err(|error| {
             Error::new(ErrorKind::Usage, format!("the text cannot be looked for: {error}"))
                 .with_hint("look for a shorter part of it")
@@ -229,7 +234,15 @@ pub fn search(snapshot: &Snapshot, sessions: &[SessionInfo], query: &Query) -> R
     let mut found = Found::default();
     let mut last = None;
     for (piece, result) in pieces.iter().zip(results) {
-        let (count, matches) = result?;
+        let (count, matches) = match result {
+            Ok(scanned) => scanned,
+            // One damaged session hides no other.
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                found.damaged.push((piece.session.id.clone(), error));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         found.total += count;
         let session = Some(&piece.session.id);
         if count > 0 && last != session {

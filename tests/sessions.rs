@@ -416,6 +416,7 @@ fn search_finds_what_json_escapes_and_only_what_the_tool_was_asked() {
     let snapshot = log.snapshot().unwrap();
     let all = sessions::newest_first(&snapshot).unwrap();
     let total = |query: Query| search::search(&snapshot, &all, &query).unwrap().total;
+    assert_eq!(total(Query::literal("Read {").unwrap()), 1, "over tool and arguments");
     for text in ["println!(\"needle\")", r"C:\Users\x", "café", "🔐", "needle"] {
         assert_eq!(total(Query::literal(text).unwrap()), 1, "{text}");
     }
@@ -443,4 +444,139 @@ fn times_without_a_zone_are_searched_as_utc() {
         search::search(&snapshot, &all, &query).unwrap().total
     };
     assert_eq!((since("2026-03-01T10:00:00Z"), since("2026-03-01T10:00:01Z")), (1, 0));
+}
+
+#[test]
+fn a_fork_leaves_lines_of_other_sessions_as_they_are() {
+    let (_dir, log) = log();
+    let line = |session: &str, text: &str| {
+        format!(
+            r#"{{"event_id": "{text}", "timestamp": "t", "session_id": "{session}", "run_id": "r", "step": 0, "event_type": "message", "payload": {{"role": "user", "content": "{text}"}}}}"#
+        ) + "\n"
+    };
+    let file = line("s", "mine") + &line("other", "FOREIGN") + &line("s", "last");
+    jsonl::import_bytes(&log, file.as_bytes(), &ImportOptions::default()).unwrap();
+    sessions::fork(&log, "s", 2, "f").unwrap();
+    let forked = line("f", "mine") + &line("other", "FOREIGN") + &line("f", "last");
+    assert_eq!(String::from_utf8(export(&log, "f")).unwrap(), forked);
+    assert_eq!(texts(&log, "f"), ["mine", "last"]);
+}
+
+#[test]
+fn a_fork_is_not_finished_over_what_is_not_its_beginning() {
+    let (_dir, log) = log();
+    turns(&recorder(&log, "s"), 0..3);
+    sessions::fork(&log, "s", 11, "f").unwrap();
+    // The other is removed, and made again in another way: the same mark, other events.
+    sessions::delete(&log, "s").unwrap();
+    sessions::purge(&log, "s").unwrap();
+    turns(&recorder(&log, "s"), 7..10);
+    assert_eq!(sessions::fork(&log, "s", 11, "f").unwrap_err().kind(), ErrorKind::Conflict);
+    sessions::delete(&log, "f").unwrap();
+    assert_eq!(sessions::fork(&log, "s", 11, "f").unwrap_err().kind(), ErrorKind::Refused);
+}
+
+#[test]
+fn handles_that_are_open_write_nothing_into_a_deleted_session() {
+    let (_dir, log) = log();
+    let recorder = recorder(&log, "s");
+    turns(&recorder, 0..1);
+    sessions::delete(&log, "s").unwrap();
+    let error = recorder.message(0, Role::User, "late").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Refused);
+    sessions::restore(&log, "s").unwrap();
+    recorder.message(0, Role::User, "on").unwrap();
+    assert_eq!(texts(&log, "s").len(), 3);
+}
+
+/// The purge came between a batch's numbering and its commit, and the journal held events of a session
+/// that the store no longer knew: the log could not be opened for writing again.
+#[test]
+fn a_purge_beside_appends_leaves_nothing_of_the_session_behind() {
+    for round in 0..30 {
+        let (_dir, log) = log();
+        turns(&recorder(&log, "other"), 0..1);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                let session = log.session("s").unwrap();
+                scope.spawn(move || {
+                    while session.append(eventlog::Entry::new(Kind::Message, &b"{}"[..])).is_ok() {}
+                });
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2 + round % 5));
+            sessions::delete(&log, "s").unwrap();
+            sessions::purge(&log, "s").unwrap();
+        });
+        assert!(log.verify().unwrap().problems.is_empty(), "round {round}");
+        let dir = log_dir(&log);
+        log.close().unwrap();
+        let log = EventLog::open(dir).unwrap();
+        assert!(log.snapshot().unwrap().session("s").unwrap().is_none());
+        log.close().unwrap();
+    }
+}
+
+#[test]
+fn lists_show_what_counts() {
+    let (_dir, log) = log();
+    let recorder = recorder(&log, "s");
+    turns(&recorder, 0..1);
+    recorder.message(0, Role::User, "SECRET TAKEN BACK").unwrap();
+    recorder.terminal(1, "completed", &Json::object()).unwrap();
+    sessions::rewind(&log, "s", 1).unwrap();
+    let snapshot = log.snapshot().unwrap();
+    let listed = &sessions::list(&snapshot, false).unwrap().sessions[0];
+    assert_eq!(listed.last_prompt.as_deref(), Some("turn 0"));
+    assert_eq!((listed.messages, listed.status.as_deref()), (2, None));
+    assert!(!sessions::recent(&snapshot, 5, None).unwrap().contains("SECRET"));
+    sessions::rewind(&log, "s", 0).unwrap();
+    recorder.message(0, Role::User, "the new goal").unwrap();
+    let recent = sessions::recent(&log.snapshot().unwrap(), 5, None).unwrap();
+    assert!(recent.ends_with("(1 message): the new goal\n"), "{recent}");
+}
+
+#[test]
+fn a_file_that_goes_on_from_what_was_taken_back_is_a_conflict() {
+    let (_dir, log) = log();
+    turns(&recorder(&log, "s"), 0..2);
+    let file = export(&log, "s");
+    sessions::rewind(&log, "s", 1).unwrap();
+    let import =
+        |bytes: &[u8]| jsonl::import_bytes(&log, bytes, &ImportOptions::default()).unwrap().outcome;
+    assert_eq!(import(&file), Outcome::Unchanged);
+    let last = file.split(|b| *b == b'\n').next().unwrap().to_vec();
+    let grown = [&file[..], &last, b"\n"].concat();
+    assert_eq!(import(&grown), Outcome::Conflict);
+    assert_eq!(log.session("s").unwrap().head(), 8);
+    sessions::undo_rewind(&log, "s").unwrap();
+    assert_eq!(import(&grown), Outcome::Grown);
+}
+
+#[test]
+fn a_mirror_does_not_go_on_with_the_file_of_a_session_that_was_removed() {
+    let (dir, log) = log();
+    let root: std::sync::Arc<dyn Dir> =
+        std::sync::Arc::new(StdDir::create(dir.path().join("mirror")).unwrap());
+    let mut mirror = jsonl::Mirror::new(root);
+    turns(&recorder(&log, "s"), 0..1);
+    assert!(mirror.sync(&log.snapshot().unwrap()).unwrap().failed.is_empty());
+    sessions::delete(&log, "s").unwrap();
+    sessions::purge(&log, "s").unwrap();
+    turns(&recorder(&log, "s"), 5..8);
+    let failed = mirror.sync(&log.snapshot().unwrap()).unwrap().failed;
+    assert_eq!(failed.len(), 1, "the file is another session's");
+    assert_eq!(failed[0].1.kind(), ErrorKind::Conflict);
+}
+
+#[test]
+fn a_recorder_ends_a_line_that_an_import_left_open() {
+    let (_dir, log) = log();
+    let recorder = recorder(&log, "s");
+    recorder.message(0, Role::User, "a").unwrap();
+    let torn = [&export(&log, "s")[..], b"{\"event_id\": \"torn"].concat();
+    jsonl::import_bytes(&log, &torn, &ImportOptions::default()).unwrap();
+    recorder.message(0, Role::User, "b").unwrap();
+    let file = String::from_utf8(export(&log, "s")).unwrap();
+    assert_eq!(file.lines().count(), 3, "{file}");
+    assert_eq!(texts(&log, "s"), ["a", "b"]);
 }

@@ -120,12 +120,14 @@ impl Delete {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         let log = place::open_to_write(global, false, output)?;
         let (id, outcome) = if self.undo || self.purge {
-            let id = self.session.clone();
+            // As elsewhere, `\@x` is the session `@x`.
+            let literal = self.session.strip_prefix('\\').filter(|id| id.starts_with('@'));
+            let id = literal.unwrap_or(&self.session).to_owned();
             if self.undo {
                 sessions::restore(&log, &id)?;
                 (id, "restored")
             } else {
-                self.ask(&log, output)?;
+                self.ask(&log, &id, output)?;
                 sessions::purge(&log, &id)?;
                 (id, "purged")
             }
@@ -147,7 +149,7 @@ impl Delete {
     }
 
     /// Nothing is removed for good without somebody's word.
-    fn ask(&self, log: &EventLog, output: &mut Output) -> Result<(), Failure> {
+    fn ask(&self, log: &EventLog, id: &str, output: &mut Output) -> Result<(), Failure> {
         if self.yes {
             return Ok(());
         }
@@ -156,10 +158,10 @@ impl Delete {
         if !std::io::stdin().is_terminal() || output.json {
             return Err(refused("there is nobody to ask whether it is to be removed for good"));
         }
-        let events = log.snapshot()?.session(&self.session)?.map_or(0, |session| session.events);
+        let events = log.snapshot()?.session(id)?.map_or(0, |session| session.events);
         output.ask(&format!(
             "remove {:?} with its {} for good? [y/N] ",
-            self.session,
+            id,
             plural(events, "event")
         ));
         let mut answer = String::new();

@@ -85,6 +85,10 @@ impl Search {
         for found in &found.matches {
             self.print(&snapshot, found, output)?;
         }
+        for (session, error) in &found.damaged {
+            let message = format!("session {session:?}: {error}");
+            output.report(error.kind().name(), &message, error.hint());
+        }
         let summary = Summary { r#type: "summary", matches: found.total, sessions: found.sessions };
         if output.json {
             output.json(&summary)?;
@@ -92,7 +96,11 @@ impl Search {
             let matches = plural(found.total, "match");
             output.note(&format!("{matches} in {}", plural(found.sessions, "session")));
         }
-        Ok(if found.total == 0 { Exit::Nothing } else { Exit::Fine })
+        Ok(match found.total {
+            _ if !found.damaged.is_empty() => Exit::Damage,
+            0 => Exit::Nothing,
+            _ => Exit::Fine,
+        })
     }
 
     fn print(

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use eventlog::io::Watch;
-use eventlog::{ErrorKind, EventLog, Snapshot};
+use eventlog::{ErrorKind, EventLog, SessionInfo, Snapshot};
 
 use super::output::Output;
 use super::{Exit, Failure, Global, events, interrupt, place};
@@ -38,6 +38,9 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Events that come in quick succession are read together.
 const PAUSE: Duration = Duration::from_millis(15);
 
+/// By session when it was made, and how many of its events have been printed.
+type Seen = BTreeMap<String, (u64, u64)>;
+
 impl Tail {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         let log = place::open_to_read(global, output)?;
@@ -47,14 +50,14 @@ impl Tail {
         let snapshot = log.snapshot()?;
         let session = self.session.as_deref();
         let session = session.map(|name| place::session_id(&snapshot, name)).transpose()?;
-        let mut next: BTreeMap<String, u64> = BTreeMap::new();
+        let mut next: Seen = Seen::new();
         let mut printed = false;
-        for (id, events) in self.heads(&snapshot, session.as_deref())? {
+        for (id, made, events) in self.heads(&snapshot, session.as_deref())? {
             let lines = self.lines.unwrap_or(if self.all && self.follow { 0 } else { 10 });
             let from = self.from.unwrap_or(events.saturating_sub(lines)).min(events);
             printed |= from < events;
             self.print(&snapshot, &id, from, output)?;
-            next.insert(id, self.from.unwrap_or(0).max(events));
+            next.insert(id, (made, self.from.unwrap_or(0).max(events)));
         }
         drop(snapshot);
         let Some(watch) = watch else {
@@ -73,22 +76,17 @@ impl Tail {
         }
     }
 
-    /// The sessions that are meant, each with the number of its events.
+    /// The sessions that are meant, each with when it was made and the number of its events.
     fn heads(
         &self,
         snapshot: &Snapshot,
         session: Option<&str>,
-    ) -> Result<Vec<(String, u64)>, Failure> {
-        match session {
-            Some(id) => {
-                let session = snapshot.session(id)?;
-                Ok(session.map(|session| (session.id, session.events)).into_iter().collect())
-            }
-            None => {
-                let heads = snapshot.sessions().flatten();
-                Ok(heads.map(|session| (session.id, session.events)).collect())
-            }
-        }
+    ) -> Result<Vec<(String, u64, u64)>, Failure> {
+        let head = |session: SessionInfo| (session.id, session.created_unix_micros, session.events);
+        Ok(match session {
+            Some(id) => snapshot.session(id)?.map(head).into_iter().collect(),
+            None => snapshot.sessions().flatten().map(head).collect(),
+        })
     }
 
     /// Prints what has come.
@@ -96,7 +94,7 @@ impl Tail {
         &self,
         log: &EventLog,
         session: Option<&str>,
-        next: &mut BTreeMap<String, u64>,
+        next: &mut Seen,
         output: &mut Output,
     ) -> Result<(), Failure> {
         let snapshot = match log.snapshot() {
@@ -104,11 +102,13 @@ impl Tail {
             Err(error) if error.kind() == ErrorKind::NeedsRecovery => return Ok(()),
             other => other?,
         };
-        for (id, events) in self.heads(&snapshot, session)? {
-            let from = next.get(&id).copied().unwrap_or(self.from.unwrap_or(0));
+        for (id, made, events) in self.heads(&snapshot, session)? {
+            // One that was removed for good and made again begins anew.
+            let seen = next.get(&id).filter(|(before, _)| *before == made);
+            let from = seen.map_or(self.from.unwrap_or(0), |(_, seen)| *seen);
             if from < events {
                 self.print(&snapshot, &id, from, output)?;
-                next.insert(id, events);
+                next.insert(id, (made, events));
             }
         }
         output.flush()

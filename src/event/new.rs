@@ -69,6 +69,7 @@ pub struct NewEvent {
 const RECORDED: [Kind; 5] =
     [Kind::Message, Kind::StateTransition, Kind::ToolLifecycle, Kind::Checkpoint, Kind::Terminal];
 const NO_OBJECT: &str = "a part of it that has to be an object is none";
+const KEY_TWICE: &str = "it has a key twice, and readers differ in which they take";
 const HALF_PAIR: &str = "it has half of a surrogate pair, which UTF-8 cannot say";
 
 impl NewEvent {
@@ -247,7 +248,8 @@ impl NewEvent {
 fn refusal(value: &Json) -> Option<&'static str> {
     match value.is_object() {
         false => Some(NO_OBJECT),
-        true => value.notes().lone_surrogate.then_some(HALF_PAIR),
+        true if value.notes().lone_surrogate => Some(HALF_PAIR),
+        true => value.notes().duplicate_key.then_some(KEY_TWICE),
     }
 }
 

@@ -228,7 +228,9 @@ impl Import<'_> {
         let named = named.unwrap_or_else(|| id.clone());
         let subject = Subject { format, session: &named };
         let snapshot = self.log.map(EventLog::snapshot).transpose()?;
-        if let Some(there) = snapshot.as_ref().map_or(Ok(None), |log| log.session(&id))?
+        let there = snapshot.as_ref().map_or(Ok(None), |log| log.session(&id))?;
+        let was_rewound = there.as_ref().is_some_and(|there| !there.rewinds().is_empty());
+        if let Some(there) = there
             && let Err(error) = crate::sessions::refuse_deleted(&there)
         {
             let why = format!(
@@ -248,6 +250,21 @@ impl Import<'_> {
             }
         };
         drop(snapshot);
+        if was_rewound {
+            let mut trial = tally.clone();
+            self.scan(subject, &mut trial, &torn_end, None, &mut |_| {})?;
+            if trial.seq > tally.seq {
+                // The file goes on from what was taken back.
+                let message = "the session was rewound in the log, and the file has gone on; \
+                               `eventlog rewind --undo` takes that back, --as NEW_ID imports beside it";
+                let outcome = Outcome::Conflict;
+                let message = Some(message.to_owned());
+                return Ok((
+                    FileReport { outcome, message, new_records: 0, ..trial.report() },
+                    None,
+                ));
+            }
+        }
         if options.strict {
             let mut trial = tally.clone();
             self.scan(subject, &mut trial, &torn_end, None, &mut |_| {})?;

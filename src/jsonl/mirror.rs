@@ -59,6 +59,8 @@ struct Mirrored {
     /// How many events the session had when it was looked at last; `None` when it is to be looked
     /// at again.
     seen: Option<Seq>,
+    /// When the session was made: one that was purged and made again is another.
+    made_unix_micros: u64,
     /// What the session was beside its events.
     attributes: Attributes,
     state: State,
@@ -129,7 +131,9 @@ impl Mirror {
             };
             let known = self.sessions.get_mut(&session.id);
             if known.as_ref().is_some_and(|known| {
-                known.seen == Some(session.events) && known.attributes == session.attributes
+                known.seen == Some(session.events)
+                    && known.attributes == session.attributes
+                    && known.made_unix_micros == session.created_unix_micros
             }) {
                 continue;
             }
@@ -194,6 +198,8 @@ impl Mirror {
     /// Appends what the file of a session is behind; returns how many bytes.
     fn sync_session(&mut self, snapshot: &Snapshot, session: &SessionInfo) -> Result<u64> {
         let known = self.sessions.remove(&session.id);
+        let is_same = |known: &Mirrored| known.made_unix_micros == session.created_unix_micros;
+        let known = known.filter(is_same);
         if let Some(Mirrored { state: State::Foreign { path, stamp }, .. }) = known {
             if stamp == Stamp::of(&path) {
                 self.put(session, State::Foreign { path, stamp });
@@ -267,7 +273,9 @@ impl Mirror {
 
     fn put(&mut self, session: &SessionInfo, state: State) {
         let (seen, attributes) = (Some(session.events), session.attributes.clone());
-        self.sessions.insert(session.id.clone(), Mirrored { seen, attributes, state });
+        let made_unix_micros = session.created_unix_micros;
+        let mirrored = Mirrored { seen, made_unix_micros, attributes, state };
+        self.sessions.insert(session.id.clone(), mirrored);
     }
 }
 

@@ -63,14 +63,26 @@ const KEY_ENDS: [&str; 17] = [
     "tokens",
 ];
 
+/// Keys that end like that and name no secret.
+const HARMLESS: [&str; 6] =
+    ["bostoken", "eostoken", "maxtokens", "nextpagetoken", "pagetoken", "stoptoken"];
+
 /// A pattern, and what stands in its place.
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let patterns = [
         (r"(^|[^A-Za-z0-9])sk-[A-Za-z0-9_-]{16,}", "${1}sk-***"),
         (r"\b(gh[pousr]_|github_pat_)[A-Za-z0-9_]{16,}", "${1}***"),
         (r"\bAKIA[0-9A-Z]{16}\b", "AKIA***"),
-        (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", "${1} ***"),
-        (r"(://)[^/\s:@]+:[^/\s@]+@", "${1}***@"),
+        (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{16,}", "${1} ***"),
+        (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]*[0-9][A-Za-z0-9._~+/=-]*", "${1} ***"),
+        (r"(://)[^/\s]*:[^/\s]*@", "${1}***@"),
+        (r"\b(xox[abeprs]-|AIza|glpat-|hf_|npm_|ASIA)[A-Za-z0-9_-]{12,}", "${1}***"),
+        (r"\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(\.[A-Za-z0-9_-]*)?", "eyJ***"),
+        (r"(?s)(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END|\z)", "${1}***${2}"),
+        (
+            r#"(?i)([a-z0-9_.-]*(?:api[_-]?key|secret|token|passw(?:or)?d|passphrase)["']?\s*[=:]\s*["']?)[^\s&"',;}]{4,}"#,
+            "${1}***",
+        ),
         (r#"(/home/|/Users/|\\(?i:users)\\)[^/\\\s"':;,]+"#, "${1}***"),
     ];
     let compiled = patterns.into_iter().map(|(pattern, with)| (Regex::new(pattern), with));
@@ -109,7 +121,7 @@ fn secrets(text: &str) -> Vec<Range<usize>> {
         let key: String = key.chars().filter(|c| c.is_alphanumeric()).collect();
         let plain =
             text.get(value.clone()).is_some_and(|value| !value.starts_with(['"', '{', '[']));
-        let ends = || KEY_ENDS.iter().any(|end| key.ends_with(end));
+        let ends = || KEY_ENDS.iter().any(|end| key.ends_with(end)) && !HARMLESS.contains(&&*key);
         if KEYS.contains(&&*key) || (!plain && ends()) {
             // Inner members come first.
             while found.last().is_some_and(|inner| inner.start >= value.start) {
@@ -131,7 +143,8 @@ fn mask_strings(json: &str, out: &mut String) {
         out.push_str(before);
         let text = json_text(string).unwrap_or_default();
         // JSON in a string is looked into as well.
-        let inner = text.starts_with(['{', '[']).then(|| Json::parse(&text)).flatten();
+        let starts = text.trim_start().starts_with(['{', '[']);
+        let inner = starts.then(|| Json::parse(&text)).flatten();
         let inner = inner.map(|inner| (sanitize(&inner), inner));
         let mut masked = inner
             .filter(|(clean, inner)| clean != inner)
@@ -161,7 +174,7 @@ mod tests {
 
     #[test]
     fn all_patterns_are_in_use() {
-        assert_eq!(PATTERNS.len(), 6);
+        assert_eq!(PATTERNS.len(), 11);
     }
 
     #[test]
@@ -178,7 +191,7 @@ mod tests {
             ),
             (r#"{"to\u006ben": "x"}"#, r#"{"to\u006ben": "***"}"#),
             (
-                r#"["Bearer abcdefgh", "sk-aaaaaaaaaaaaaaaaaaaa!", "task-management-systems"]"#,
+                r#"["Bearer abcdefg1", "sk-aaaaaaaaaaaaaaaaaaaa!", "task-management-systems"]"#,
                 r#"["Bearer ***", "sk-***!", "task-management-systems"]"#,
             ),
             (
@@ -196,6 +209,14 @@ mod tests {
             (
                 r#"{"s": "{\"password\": \"x\", \"n\": 1}", "u": "https://me:pw@host/x"}"#,
                 r#"{"s": "{\"password\": \"***\", \"n\": 1}", "u": "https://***@host/x"}"#,
+            ),
+            (
+                r#"["OPENAI_API_KEY=abcdef x", "redis://:pw@h", "basic understanding", "--password=hunter22"]"#,
+                r#"["OPENAI_API_KEY=*** x", "redis://***@h", "basic understanding", "--password=***"]"#,
+            ),
+            (
+                r#"{"max_tokens": "100", "a": "xoxb-0123456789abcdef", "b": "eyJhbGciOiJI.eyJzdWIiOiI.x"}"#,
+                r#"{"max_tokens": "100", "a": "xoxb-***", "b": "eyJ***"}"#,
             ),
             (
                 r#"["_sk-aaaaaaaaaaaaaaaaaaaa", "c:\\users\\bob\\x"]"#,

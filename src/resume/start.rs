@@ -68,7 +68,7 @@ pub(super) trait Numbered {
 }
 
 /// How many messages around a cut are looked at for calls and their answers.
-const NEAR: usize = 64;
+const NEAR: usize = 1024;
 
 impl Start {
     pub(super) fn find(events: &mut dyn Numbered) -> Result<Start> {

@@ -4,11 +4,11 @@
 //! own, whose lines name it, and can be deleted without the other. What of it is there after a cut is
 //! known by the mark that it is made with; forking again goes on with it.
 
-use crate::entry::{Entry, Seq, StoredEntry};
+use crate::entry::{Entry, Kind, Seq, StoredEntry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
 use crate::format::write::quoted;
-use crate::log::{EventLog, SessionInfo};
+use crate::log::{EventLog, SessionInfo, Snapshot};
 use crate::memtable::{Attributes, Fork, Rewind};
 
 use super::known;
@@ -54,31 +54,45 @@ pub fn fork(log: &EventLog, id: &str, at: Seq, new: &str) -> Result<u64> {
             .with_hint("`eventlog show` prints the events with their numbers"));
     }
     let mark = Fork { session: id.to_owned(), events };
-    let known_before = snapshot.session(new)?;
-    let there = known_before.as_ref().map_or(0, |known| known.events);
-    if let Some(known) = &known_before
-        && (known.fork() != Some(&mark) || known.events > events)
-    {
+    let format = session.attributes.format.as_deref().and_then(crate::format::by_name);
+    let rename = Rename { format, from: named(&snapshot, &session, format)?, to: new };
+    let taken = || {
         let message = format!("there is a session {new:?} already");
-        return Err(
-            Error::new(ErrorKind::Conflict, message).with_hint("choose another id with --as")
-        );
+        Error::new(ErrorKind::Conflict, message).with_hint("choose another id with --as")
+    };
+    let known_before = snapshot.session(new)?;
+    let mut there = None;
+    if let Some(known) = &known_before {
+        super::refuse_deleted(known)?;
+        if known.fork() != Some(&mark) || known.events > events {
+            return Err(taken());
+        }
+        there = Some(snapshot.read(new, ..)?);
+    }
+    // Everything is read before anything is made: a damaged session gives no half a fork.
+    for entry in snapshot.read(id, ..events)? {
+        let entry = entry?;
+        // What is there already must be what the fork begins with.
+        if let Some(there) = there.as_mut().and_then(Iterator::next)
+            && there?.bytes() != rename.copy(&entry).bytes()
+        {
+            return Err(taken());
+        }
     }
     let target = log.session(new)?;
     if known_before.is_none() {
         target.describe(&attributes(&session, mark))?;
     }
-    let format = session.attributes.format.as_deref().and_then(crate::format::by_name);
     let mut batch: Vec<Entry<'_>> = Vec::new();
-    let (mut bytes, mut head) = (0, there);
+    let (mut bytes, mut head) = (0, known_before.map_or(0, |known| known.events));
     let mut append = |batch: &mut Vec<Entry<'_>>| -> Result<()> {
         let end = target.append_expecting(head, batch)?;
         head = end.end() + 1;
         batch.clear();
         Ok(())
     };
-    for entry in snapshot.read(id, there..events)? {
-        let entry = copy(&entry?, format, new);
+    for entry in snapshot.read(id, target.head()..events)? {
+        let entry = rename.copy(&entry?);
         bytes += entry.bytes().len();
         batch.push(entry);
         if bytes >= BATCH_BYTES {
@@ -90,6 +104,25 @@ pub fn fork(log: &EventLog, id: &str, at: Seq, new: &str) -> Result<u64> {
         append(&mut batch)?;
     }
     Ok(events)
+}
+
+/// The session that the lines name: that of the first record.
+fn named(
+    snapshot: &Snapshot,
+    session: &SessionInfo,
+    format: Option<&dyn Format>,
+) -> Result<Option<String>> {
+    let Some(format) = format.filter(|format| !format.names_no_session()) else { return Ok(None) };
+    for entry in snapshot.read(&session.id, ..)? {
+        let entry = entry?;
+        if matches!(entry.kind(), Kind::Other | Kind::Damaged | Kind::Blank) {
+            continue;
+        }
+        if let Some(named) = format.classify(entry.bytes()).ok().and_then(|record| record.session) {
+            return Ok(Some(named.into_owned()));
+        }
+    }
+    Ok(None)
 }
 
 fn last(session: &SessionInfo) -> String {
@@ -109,36 +142,46 @@ fn attributes(session: &SessionInfo, mark: Fork) -> Attributes {
     }
 }
 
-/// An entry as it is, or as a line of the session `name`.
-fn copy(entry: &StoredEntry, format: Option<&dyn Format>, name: &str) -> Entry<'static> {
-    let bytes = format.and_then(|format| renamed(format, entry.bytes(), name));
-    let bytes = bytes.unwrap_or_else(|| entry.bytes().to_vec());
-    let record = format.and_then(|format| format.classify(&bytes).ok());
-    let run = record.and_then(|record| Some(record.run?.into_owned()));
-    let copy = Entry {
-        is_record: entry.is_record(),
-        ..Entry::new(entry.kind(), bytes)
-            .terminator(entry.terminator())
-            .user_turn(entry.is_user_turn())
-            .replaces_tail(entry.replaces_tail())
-            .detail(entry.detail())
-    };
-    match run.filter(|run| run.len() <= crate::log::session::ID_BYTES_MAX) {
-        Some(run) => copy.run(run),
-        None => copy,
-    }
+/// Copies lines of one session as lines of another.
+struct Rename<'a> {
+    format: Option<&'static dyn Format>,
+    /// What the session's own lines name; others are another session's and stay as they are.
+    from: Option<String>,
+    to: &'a str,
 }
 
-/// The line of a format whose lines name their session, with another session in it.
-fn renamed(format: &dyn Format, line: &[u8], name: &str) -> Option<Vec<u8>> {
-    if format.names_no_session() || format.classify(line).is_err() {
-        return None;
+impl Rename<'_> {
+    fn copy(&self, entry: &StoredEntry) -> Entry<'static> {
+        let bytes = self.renamed(entry.bytes()).unwrap_or_else(|| entry.bytes().to_vec());
+        let is_foreign = entry.kind() == Kind::Other;
+        let record = self.format.filter(|_| !is_foreign);
+        let record = record.and_then(|format| format.classify(&bytes).ok());
+        let run = record.and_then(|record| Some(record.run?.into_owned()));
+        let copy = Entry {
+            is_record: entry.is_record(),
+            ..Entry::new(entry.kind(), bytes)
+                .terminator(entry.terminator())
+                .user_turn(entry.is_user_turn())
+                .replaces_tail(entry.replaces_tail())
+                .detail(entry.detail())
+        };
+        match run.filter(|run| run.len() <= crate::log::session::ID_BYTES_MAX) {
+            Some(run) => copy.run(run),
+            None => copy,
+        }
     }
-    let text = std::str::from_utf8(line).ok()?;
-    let raw = crate::format::json_member(text, "session_id")?;
-    let start = crate::format::syntax::offset_in(line, raw.as_bytes());
-    let mut renamed = line.get(..start)?.to_vec();
-    renamed.extend_from_slice(quoted(name).as_bytes());
-    renamed.extend_from_slice(line.get(start + raw.len()..)?);
-    Some(renamed)
+
+    fn renamed(&self, line: &[u8]) -> Option<Vec<u8>> {
+        let (format, from) = (self.format?, self.from.as_deref()?);
+        if format.classify(line).ok()?.session.as_deref() != Some(from) {
+            return None;
+        }
+        let text = std::str::from_utf8(line).ok()?;
+        let raw = crate::format::json_member(text, "session_id")?;
+        let start = crate::format::syntax::offset_in(line, raw.as_bytes());
+        let mut renamed = line.get(..start)?.to_vec();
+        renamed.extend_from_slice(quoted(self.to).as_bytes());
+        renamed.extend_from_slice(line.get(start + raw.len()..)?);
+        Some(renamed)
+    }
 }

@@ -26,9 +26,11 @@ pub struct Summary {
     pub updated: Option<Timestamp>,
     /// How far it is: why its last run ended, or what stood beside its transcript.
     pub status: Option<String>,
-    /// What the user said first.
+    /// How many messages count: all but those that were taken back.
+    pub messages: u64,
+    /// What the user said first, of what counts.
     pub first_prompt: Option<String>,
-    /// What the user said last.
+    /// What the user said last, of what counts.
     pub last_prompt: Option<String>,
     /// What it is for, where that is written down.
     pub goal: Option<String>,
@@ -158,14 +160,52 @@ fn time_of(format: Option<&dyn Format>, entry: Option<&StoredEntry>) -> Option<T
     crate::event::parse_time(&record.time?)
 }
 
-/// When the session was last written to, and its last record.
+/// When the session was last written to, and its last record that counts.
 fn updated(
     snapshot: &Snapshot,
     session: &SessionInfo,
 ) -> Result<(Option<Timestamp>, Option<StoredEntry>)> {
-    let last = snapshot.read(&session.id, ..)?.rev().take(NEAR).find(is_record).transpose()?;
+    let mut last = None;
+    for kept in session.kept().into_iter().rev() {
+        last = snapshot.read(&session.id, kept)?.rev().take(NEAR).find(is_record).transpose()?;
+        if last.is_some() {
+            break;
+        }
+    }
     let written = || micros(session.updated_unix_micros);
     Ok((time_of(format_of(session), last.as_ref()).or_else(written), last))
+}
+
+/// The text of the first user turn that counts, of `turns`.
+fn prompt(
+    snapshot: &Snapshot,
+    session: &SessionInfo,
+    turns: impl Iterator<Item = u64>,
+) -> Result<Option<String>> {
+    let Some(format) = format_of(session) else { return Ok(None) };
+    let (id, kept) = (session.id.as_str(), session.kept());
+    for n in turns {
+        let Some(seq) = snapshot.find(id, Position::UserTurn(n))? else { break };
+        if kept.iter().any(|range| range.contains(&seq)) {
+            let entry = snapshot.read(id, seq..=seq)?.next().transpose()?;
+            return Ok(entry.and_then(|e| format::text(format, e.bytes()).map(|text| text.into())));
+        }
+    }
+    Ok(None)
+}
+
+/// How many messages count.
+fn messages(snapshot: &Snapshot, session: &SessionInfo) -> Result<u64> {
+    if session.rewinds().is_empty() {
+        return Ok(session.count(Kind::Message));
+    }
+    let mut messages = 0;
+    for kept in session.kept() {
+        for entry in snapshot.read(&session.id, kept)? {
+            messages += u64::from(entry?.kind() == Kind::Message);
+        }
+    }
+    Ok(messages)
 }
 
 fn micros(micros: u64) -> Option<Timestamp> {
@@ -177,12 +217,6 @@ fn summary(snapshot: &Snapshot, session: &SessionInfo) -> Result<Summary> {
     let format = format_of(session);
     let first = snapshot.read(id, ..)?.take(NEAR).find(is_record).transpose()?;
     let (updated, last) = updated(snapshot, session)?;
-    let prompt = |n: Option<u64>| -> Result<Option<String>> {
-        let (Some(n), Some(format)) = (n, format) else { return Ok(None) };
-        let Some(seq) = snapshot.find(id, Position::UserTurn(n))? else { return Ok(None) };
-        let entry = snapshot.read(id, seq..=seq)?.next().transpose()?;
-        Ok(entry.and_then(|entry| format::text(format, entry.bytes()).map(|text| text.into())))
-    };
     // What a description says is what its program last said.
     let meta = session.attributes.meta.as_deref().map(str::as_bytes);
     let meta = meta.and_then(|meta| Meta::parse(meta).ok());
@@ -194,8 +228,9 @@ fn summary(snapshot: &Snapshot, session: &SessionInfo) -> Result<Summary> {
         created: time_of(format, first.as_ref()).or_else(|| micros(session.created_unix_micros)),
         updated,
         status: ended.or_else(said),
-        first_prompt: prompt((turns > 0).then_some(0))?,
-        last_prompt: prompt(turns.checked_sub(1))?,
+        messages: messages(snapshot, session)?,
+        first_prompt: prompt(snapshot, session, 0..turns)?,
+        last_prompt: prompt(snapshot, session, (0..turns).rev())?,
         goal: meta.as_ref().map(|meta| meta.goal.clone()).filter(|goal| !goal.is_empty()),
         usage: meta.as_ref().and_then(Meta::usage),
         info: session.clone(),

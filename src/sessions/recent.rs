@@ -39,7 +39,7 @@ pub fn recent(snapshot: &Snapshot, count: usize, workspace: Option<&str>) -> Res
         if text.is_empty() {
             text.push_str("# Recent sessions, newest first (`eventlog search` looks into all)\n");
         }
-        let messages = session.info.count(crate::Kind::Message);
+        let messages = session.messages;
         let plural = if messages == 1 { "" } else { "s" };
         let status = session.status.as_ref().map(|status| format!(", {status}"));
         let goal = session.goal.as_ref().or(session.first_prompt.as_ref());
