@@ -747,3 +747,27 @@ fn resume_shows_where_a_session_stands_and_what_to_send() {
     // Never another project's.
     expect(3, dir.path(), &["resume"]);
 }
+
+#[test]
+fn every_command_has_a_manual_page_and_completions() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    expect(0, dir, &["man", "--dir", "man"]);
+    let page = expect(0, dir, &["man"]);
+    assert_eq!(page, std::fs::read_to_string(dir.join("man/eventlog.1")).unwrap());
+    let fish = expect(0, dir, &["completions", "fish"]);
+    let help = expect(0, dir, &["-h"]);
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty());
+    let names = commands.filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    let names: Vec<&str> = names.filter(|name| !matches!(*name, "" | "help")).collect();
+    assert!(names.contains(&"import") && names.contains(&"man"), "{help}");
+    for name in names {
+        assert!(dir.join(format!("man/eventlog-{name}.1")).is_file(), "{name}");
+        assert!(fish.contains(&format!("-a \"{name}\"")), "{name}");
+    }
+    for shell in ["bash", "zsh", "elvish", "powershell"] {
+        assert!(expect(0, dir, &["completions", shell]).contains("quarantine"), "{shell}");
+    }
+    expect(6, dir, &["man", "--dir", "man/eventlog.1"]);
+}

@@ -62,6 +62,14 @@ impl Samples {
         self.0.push(sample);
     }
 
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn percentile(&mut self, p: f64) -> Duration {
         self.0.sort_unstable();
         let index = ((self.0.len() - 1) as f64 * p) as usize;

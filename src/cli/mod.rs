@@ -10,6 +10,7 @@ mod export;
 mod import;
 mod interrupt;
 mod manage;
+mod manual;
 mod memory;
 mod migrate;
 mod output;
@@ -36,6 +37,20 @@ use clap::{Args, Parser, Subcommand};
 pub(crate) use exit::{Exit, Failure};
 use output::{Colour, Output};
 
+/// What holds for every command.
+const AFTER_HELP: &str = "\
+A SESSION is a full id, a unique prefix of one, @last, or @N for the N-th newest. An id that begins
+with @ is written \\@.
+
+The log is that of --log, else of EVENTLOG_DIR, else the nearest directory .eventlog upwards, else
+the one in the user's data directory.
+
+stdout is data: a table on a terminal, tab-separated text in a pipe, JSON lines with --json.
+
+Exit codes: 0 fine, 1 nothing matched, 2 usage, 3 not found, 4 damage found, 5 conflict or locked
+by another writer, 6 input/output or no space, 7 done and something was quarantined, 8 newer format,
+130 interrupted.";
+
 /// A durable, crash-safe event log for AI-agent sessions.
 ///
 /// Imports the JSONL transcripts of agent sessions, keeps every byte of them, shows and checks
@@ -43,6 +58,7 @@ use output::{Colour, Output};
 /// writes.
 #[derive(Debug, Parser)]
 #[command(name = "eventlog", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_long_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
     global: Global,
@@ -115,6 +131,14 @@ enum Command {
     Migrate(migrate::Migrate),
     /// Open a log that a crash left, and say what was found
     Recover(recover::Recover),
+    /// Print the completions for a shell
+    ///
+    /// For bash: eventlog completions bash > ~/.local/share/bash-completion/completions/eventlog
+    Completions(manual::Completions),
+    /// Print the manual page, or write the pages of all commands
+    ///
+    /// To read them: eventlog man --dir ~/.local/share/man/man1, then man eventlog-import
+    Man(manual::Man),
 }
 
 /// Runs the command line.
@@ -177,5 +201,7 @@ fn run(cli: &Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Stats(command) => command.run(global, output),
         Command::Append(command) => command.run(global, output),
         Command::Recover(command) => command.run(global, output),
+        Command::Completions(command) => command.run(output),
+        Command::Man(command) => command.run(output),
     }
 }

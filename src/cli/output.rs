@@ -63,6 +63,11 @@ impl Output {
         Ok(self.stdout.flush()?)
     }
 
+    /// Text that is printed as it is.
+    pub(crate) fn raw(&mut self, text: &[u8]) -> Result<(), Failure> {
+        Ok(self.stdout.write_all(text)?)
+    }
+
     /// One JSON value on a line of its own.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         serde_json::to_writer(&mut self.stdout, value).map_err(io::Error::from)?;
@@ -134,6 +139,8 @@ impl Output {
     /// Something worth knowing, on stderr.
     pub(crate) fn note(&mut self, text: &str) {
         if !self.quiet {
+            // What was printed before stands before it.
+            _ = self.stdout.flush();
             _ = writeln!(self.stderr, "{}", Printable(text));
         }
     }

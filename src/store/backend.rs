@@ -43,8 +43,18 @@ impl StorageBackend for Backend {
         self.file.len()
     }
 
+    /// Behind the end there are zeros, which are no page. An error would be taken for a failing
+    /// disk, after which redb reads nothing more: one damaged page would hide all others.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        read_exact_at(&*self.file, out, offset)
+        match read_exact_at(&*self.file, out, offset) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let there = self.file.len()?.saturating_sub(offset).min(out.len() as u64);
+                let (there, behind) = out.split_at_mut(there as usize);
+                behind.fill(0);
+                read_exact_at(&*self.file, there, offset)
+            }
+            result => result,
+        }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {

@@ -1,0 +1,16 @@
+//! One file for each store.
+
+#[cfg(feature = "rocksdb")]
+pub mod rocksdb;
+
+pub mod canopydb;
+pub mod eventlog;
+pub mod fjall;
+pub mod floor;
+pub mod jsonl;
+pub mod jsonl_all;
+pub mod jsonl_tail;
+pub mod lmdb;
+pub mod okaywal;
+pub mod redb;
+pub mod sqlite;
