@@ -91,3 +91,8 @@ pub use log::{
 };
 pub use memtable::{Attributes, Fork, Rewind};
 pub use store::panics_are_caught;
+
+/// The library example of the README is compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
