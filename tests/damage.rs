@@ -524,3 +524,88 @@ fn a_close_record_that_was_cut_off_is_the_end_and_no_batch() {
         model.check(&log, &format!("cut at {cut}"));
     }
 }
+
+#[test]
+fn a_whole_batch_in_the_place_of_another_is_never_taken_for_it() {
+    let (image, _, segment, end) = killed(4, 1500);
+    let whole = image.bytes(&segment).unwrap();
+    let starts = batch_offsets(&whole);
+    let second = whole[starts[1]..starts[2]].to_vec();
+    for (place, kinds) in
+        [(2, [ErrorKind::Corrupt; 2]), (3, [ErrorKind::Corrupt, ErrorKind::Ambiguous])]
+    {
+        let mut bytes = whole.clone();
+        bytes[starts[place]..end.min(starts[place] + second.len())].fill(0);
+        bytes[starts[place]..][..second.len()].copy_from_slice(&second);
+        let disk = image.kill();
+        disk.overwrite(&segment, bytes);
+        let error = open(&disk).unwrap_err();
+        assert!(kinds.contains(&error.kind()), "{:?}: {error}", error.kind());
+        assert_eq!(error.place().unwrap().batch, Some(place as u64 + 1));
+    }
+}
+
+#[test]
+fn a_close_record_counts_only_whole_and_in_its_place() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    model.append(&log, "s", vec![line(0, 100)]).unwrap();
+    let segment = disk.paths().into_iter().find(|path| path.ends_with(".wal")).unwrap();
+    let one = disk.kill();
+    model.append(&log, "s", vec![line(1, 100)]).unwrap();
+    let two = disk.kill();
+    log.close().unwrap();
+    let last = |bytes: &[u8]| bytes.iter().rposition(|b| *b != 0).unwrap() + 1;
+    let closed = disk.bytes(&segment).unwrap();
+    let start = closed.windows(4).rposition(|w| w == b"EVLC").unwrap();
+    let close = &closed[start..last(&closed)];
+    let with = |image: &SimDisk, close: &[u8], behind: usize| {
+        let mut bytes = image.bytes(&segment).unwrap();
+        let end = last(&bytes);
+        bytes[end..][..close.len()].copy_from_slice(close);
+        bytes[end + close.len()..][..behind].fill(7);
+        image.overwrite(&segment, bytes);
+        open(image)
+    };
+    model.check(&with(&two.kill(), close, 0).unwrap(), "whole");
+    // With bytes behind it: they may be a batch.
+    let error = with(&two.kill(), close, 600).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Ambiguous, "{error}");
+    // Damaged, and what is behind it ends without an end mark: a write that was cut off.
+    let damaged: Vec<u8> = close.iter().enumerate().map(|(n, b)| b ^ u8::from(n == 8)).collect();
+    let log = with(&two.kill(), &damaged, 600).unwrap();
+    model.check(&log, "damaged");
+    assert!(log.recovery().dropped.is_some());
+    // Of a later end: a batch is missing.
+    for behind in [0, 600] {
+        let error = with(&one.kill(), close, behind).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+    }
+}
+
+#[test]
+fn i9_a_batch_of_an_older_epoch_behind_the_end_is_no_batch() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    model.append(&log, "s", vec![line(0, 900)]).unwrap();
+    let first = disk.paths().into_iter().find(|path| path.ends_with(".wal")).unwrap();
+    let bytes = disk.bytes(&first).unwrap();
+    let start = batch_offsets(&bytes)[0];
+    let old = bytes[start..=bytes.iter().rposition(|b| *b != 0).unwrap()].to_vec();
+    log.close().unwrap();
+    let log = open(&disk).unwrap();
+    model.append(&log, "s", vec![line(1, 500)]).unwrap();
+    let image = disk.kill();
+    drop(log);
+    let last = image.paths().into_iter().filter(|path| path.ends_with(".wal")).max().unwrap();
+    assert_ne!(first, last, "a later epoch");
+    let mut bytes = image.bytes(&last).unwrap();
+    let end = bytes.iter().rposition(|b| *b != 0).unwrap() + 1;
+    bytes[end..][..old.len()].copy_from_slice(&old);
+    image.overwrite(&last, bytes);
+    let log = open(&image).unwrap();
+    model.check(&log, "with an old batch behind the end");
+    assert_eq!(log.recovery().dropped, None);
+}

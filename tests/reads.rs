@@ -200,3 +200,21 @@ fn a_session_that_was_only_opened_does_not_exist() {
         EventLog::open_read_only(dir.path().join("log")).unwrap().sessions().unwrap().is_empty()
     );
 }
+
+#[test]
+fn a_reader_goes_on_beside_a_writer_also_over_batches_larger_than_it_reads_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = log(&dir);
+    let session = log.session("s").unwrap();
+    session.append(Entry::new(Kind::Message, b"{}")).unwrap();
+    let reader = EventLog::open_read_only(dir.path().join("log")).unwrap();
+    let mut written = vec![b"{}".to_vec()];
+    for size in [100, 200 << 10, 100, 70 << 10, 64 << 10, 300 << 10] {
+        // Few zeros, so that no part of it looks like the unused rest of the journal.
+        let line: Vec<u8> =
+            (0..size).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 24) as u8 | 1).collect();
+        session.append(Entry::new(Kind::Message, &line)).unwrap();
+        written.push(line);
+        assert_eq!(bytes(reader.read("s", ..).unwrap()), written, "{size}");
+    }
+}
