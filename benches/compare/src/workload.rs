@@ -512,7 +512,7 @@ fn large(entrant: &Entrant, task: Task<'_>) -> Result<Option<Measured>> {
     let bytes = &noise(100, 5)[..];
     let (small, many) = (10_000, task.amount(10_000_000));
     let mut ignored = Samples::default();
-    let patient = Task { limit: Duration::from_secs(240), batch: task.batch.max(4096), ..task };
+    let patient = Task { limit: Duration::from_secs(120), batch: task.batch.max(4096), ..task };
     let until = Instant::now() + patient.limit;
     let mut heads = [0, 0];
     for (session, count) in [(1, small), (2, many)] {
