@@ -11,7 +11,9 @@
 
 mod support;
 
+use std::os::unix::fs::FileExt;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group};
@@ -116,30 +118,59 @@ fn pipelined(log: &EventLog) {
     );
 }
 
-/// Append latency at 20 MB/s while checkpoints run.
-fn under_checkpoints(log: &EventLog) {
-    let session = log.session("paced").unwrap();
-    let bytes = noise(1024, 5);
+/// Calls `append` for 60,000 events of 1 KiB, eight at a time, at 20 MB/s.
+fn paced(name: &str, mut append: impl FnMut()) {
+    const EVENTS: u32 = 60_000;
     let mut samples = Samples::default();
     let start = Instant::now();
-    const EVENTS: u32 = 60_000;
-    let mut batches = 0;
-    let group: Vec<Entry<'_>> = (0..8).map(|_| entry(&bytes)).collect();
     for n in (0..EVENTS).step_by(8) {
         let due = Duration::from_secs_f64(f64::from(n) * 1024.0 / 20e6);
         if let Some(wait) = due.checked_sub(start.elapsed()) {
             std::thread::sleep(wait);
         }
-        samples.push(timed(|| _ = session.append_batch(&group).unwrap()));
-        batches += 1;
+        samples.push(timed(&mut append));
     }
     let (p50, p999) = (samples.percentile(0.5), samples.percentile(0.999));
     println!(
-        "{:<44} p50 {p50:.1?}, p99.9 {p999:.1?} = {:.1}x, max {:.1?} ({batches} batches of 8 KiB)",
-        "20 MB/s while checkpoints run",
+        "{name:<44} p50 {p50:.1?}, p99.9 {p999:.1?} = {:.1}x, max {:.1?} ({} batches of 8 KiB)",
         p999.as_secs_f64() / p50.as_secs_f64(),
-        samples.percentile(1.0)
+        samples.percentile(1.0),
+        samples.len(),
     );
+}
+
+/// Append latency while checkpoints run, and what the floor's is beside a thread that writes and
+/// flushes as much as a checkpoint does.
+fn under_checkpoints(log: &EventLog, floor: &mut Floor, dir: &std::path::Path) {
+    let session = log.session("paced").unwrap();
+    let bytes = noise(1024, 5);
+    let group: Vec<Entry<'_>> = (0..8).map(|_| entry(&bytes)).collect();
+    let all = bytes.repeat(8);
+    for _ in 0..2 {
+        paced("20 MB/s while checkpoints run", || _ = session.append_batch(&group).unwrap());
+        paced("  the floor alone", || _ = floor.append(&all));
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| checkpoint_like(dir, &done));
+            paced("  the floor beside 16 MiB, flushed each 0.8 s", || _ = floor.append(&all));
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+/// Writes 16 MiB as pages of 16 KiB and flushes them, again and again.
+fn checkpoint_like(dir: &std::path::Path, done: &AtomicBool) {
+    let file = std::fs::File::create(dir.join("beside")).unwrap();
+    let page = noise(16 << 10, 9);
+    let mut at = 0;
+    while !done.load(Ordering::Relaxed) {
+        for _ in 0..1024 {
+            file.write_all_at(&page, at).unwrap();
+            at += page.len() as u64;
+        }
+        file.sync_data().unwrap();
+        std::thread::sleep(Duration::from_millis(800));
+    }
 }
 
 /// Fills a session up to `events` quickly.
@@ -200,7 +231,7 @@ fn report() {
     print_memory("memory after 64 threads");
     pipelined(&log);
     print_memory("memory after pipelining, the bench's lines in it");
-    under_checkpoints(&log);
+    under_checkpoints(&log, &mut floor, dir.path());
     single(&log, &mut floor, "1 x 1 KiB, one thread, again");
     log.close().unwrap();
     large_session();
