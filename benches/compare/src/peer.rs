@@ -138,7 +138,7 @@ macro_rules! entrants {
 
 entrants! {
     floor "floor" "pwrite + fdatasync into a zero-filled file" false;
-    eventlog "eventlog" "default durability" true;
+    eventlog "eventlog" "default durability, its default cache of 16 MiB" true;
     jsonl "jsonl" "a file per session, write + fdatasync" false;
     jsonl_tail "jsonl-tail" "the originals: the file's end is read before each append, + fdatasync" false;
     jsonl_all "jsonl-all" "the originals: the whole file is read before each append, + fdatasync" false;

@@ -10,7 +10,7 @@ use eventlog::jsonl::{self, ImportOptions};
 use eventlog::resume::{ResumeOptions, resume};
 use eventlog::{Entry, EventLog, Kind, Session, Ticket};
 
-use crate::peer::{CACHE_BYTES, Event, Peer, Result};
+use crate::peer::{Event, Peer, Result};
 use crate::support::Samples;
 
 /// So many submitted events wait for their flush at most.
@@ -22,7 +22,8 @@ pub struct Log {
 }
 
 pub fn open(dir: &Path) -> Result<Log> {
-    let log = EventLog::builder().cache_bytes(CACHE_BYTES).open(dir.join("log"))?;
+    // Its default cache, which is a quarter of what the others have.
+    let log = EventLog::open(dir.join("log"))?;
     Ok(Log { log, sessions: Mutex::default() })
 }
 
