@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::LockGuard;
+use crate::journal::Position;
 use crate::journal::group::Group;
 use crate::journal::writer::Journal;
 use crate::memtable::Memtable;
@@ -61,6 +62,8 @@ pub(super) struct View {
 struct Wishes {
     checkpoint: bool,
     segment: bool,
+    /// Up to here the journal is no longer needed.
+    release: Option<Position>,
     stop: bool,
 }
 
@@ -206,24 +209,35 @@ impl Shared {
             }
             if self.group.check().is_ok() {
                 // A failure has stopped the log, and every append says why.
-                _ = self.checkpoint();
+                if let Ok(Some(applied)) = self.write_store() {
+                    let mut wishes = self.wishes.lock();
+                    wishes.release = Some(applied);
+                    self.wished.notify_all();
+                }
             } else {
                 std::thread::sleep(Duration::from_millis(10));
             }
         }
     }
 
+    /// Zeroes released segments and makes new ones, so that neither a checkpoint nor an append
+    /// waits for it.
     fn make_segments(&self) {
         loop {
-            {
+            let release = {
                 let mut wishes = self.wishes.lock();
-                while !wishes.segment && !wishes.stop {
+                while !wishes.segment && wishes.release.is_none() && !wishes.stop {
                     self.wished.wait(&mut wishes);
                 }
-                if wishes.stop {
+                if wishes.stop && wishes.release.is_none() {
                     return;
                 }
                 wishes.segment = false;
+                wishes.release.take()
+            };
+            if let Some(Err(error)) = release.map(|applied| self.journal.release(applied)) {
+                self.group.poison(poisoned(&error));
+                self.room_made.notify_all();
             }
             if let Err(error) = self.journal.make_spare() {
                 let error = Error::io("cannot make a journal segment", error);
@@ -235,8 +249,19 @@ impl Shared {
         }
     }
 
-    /// Writes everything durable to the store.
+    /// Writes everything durable to the store, and releases the journal that held it.
     pub(super) fn checkpoint(&self) -> Result<()> {
+        let Some(applied) = self.write_store()? else { return Ok(()) };
+        // DURABILITY: only now does the store hold what these segments hold.
+        self.journal.release(applied).inspect_err(|error| {
+            self.group.poison(poisoned(error));
+            self.room_made.notify_all();
+        })
+    }
+
+    /// Writes everything durable to the store, and says up to where the journal is no longer
+    /// needed; nothing when there was nothing to write.
+    fn write_store(&self) -> Result<Option<Position>> {
         let _one = self.one_checkpoint.lock();
         let frozen = {
             let mut view = self.view.write();
@@ -247,7 +272,7 @@ impl Shared {
                 return Err(self.group.check().err().unwrap_or(failed));
             }
             if view.live.is_empty() {
-                return Ok(());
+                return Ok(None);
             }
             let end = view.live.read().end;
             let next = Arc::new(Memtable::new(end));
@@ -258,23 +283,19 @@ impl Shared {
         if planted("journal_goes_before_the_store") {
             _ = self.journal.release(frozen.end());
         }
-        let result = self.store.checkpoint(&frozen.read()).and_then(|applied| {
-            {
-                let mut view = self.view.write();
-                view.frozen = None;
-                let bytes = view.live.bytes();
-                self.memory_bytes.store(bytes, Ordering::Relaxed);
-            }
-            self.room_made.notify_all();
-            self.forget_idle_sessions();
-            // DURABILITY: only now does the store hold what these segments hold.
-            self.journal.release(applied)
-        });
-        if let Err(error) = &result {
+        let applied = self.store.checkpoint(&frozen.read()).inspect_err(|error| {
             self.group.poison(poisoned(error));
             self.room_made.notify_all();
+        })?;
+        {
+            let mut view = self.view.write();
+            view.frozen = None;
+            let bytes = view.live.bytes();
+            self.memory_bytes.store(bytes, Ordering::Relaxed);
         }
-        result
+        self.room_made.notify_all();
+        self.forget_idle_sessions();
+        Ok(Some(applied))
     }
 
     /// Sessions without a handle and without anything under way can be read from the store again.
