@@ -358,6 +358,11 @@ impl Memtable {
         self.inner.read().bytes
     }
 
+    /// How many sessions it holds something of.
+    pub(crate) fn sessions(&self) -> usize {
+        self.inner.read().sessions.len()
+    }
+
     /// The position behind the last batch in it.
     pub(crate) fn end(&self) -> Position {
         self.inner.read().end

@@ -206,7 +206,7 @@ impl Shared {
 
     /// Waits while too much is in memory.
     fn wait_for_room(&self) -> Result<()> {
-        let limit = self.options.pressure_bytes;
+        let limit = self.pressure_bytes.load(Ordering::Relaxed);
         let used =
             || self.memory_bytes.load(Ordering::Relaxed) + self.open_bytes.load(Ordering::Relaxed);
         if used() <= limit {
@@ -219,7 +219,7 @@ impl Shared {
         }
         self.ask_for_checkpoint();
         let mut room = self.room.lock();
-        while used() > limit {
+        while used() > self.pressure_bytes.load(Ordering::Relaxed) {
             self.group.check()?;
             self.room_made.wait_for(&mut room, Duration::from_millis(50));
         }
@@ -241,7 +241,7 @@ impl Commit for Shared {
             }
         })?;
         let end = sealed.end;
-        let live_bytes = {
+        let (live_bytes, sessions) = {
             // INVARIANT I6: a freeze takes the write lock, so it never splits a batch.
             let view = self.view.read();
             view.live.apply(changes, Arc::new(sealed.bytes), end, now);
@@ -249,12 +249,16 @@ impl Commit for Shared {
             let frozen = view.frozen.as_ref().map_or(0, |frozen| frozen.bytes());
             self.memory_bytes.store(live + frozen, Ordering::Relaxed);
             self.open_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            live
+            let frozen = view.frozen.as_ref().map_or(0, |frozen| frozen.sessions());
+            (live, view.live.sessions().max(frozen))
         };
+        let due = self.options.due_bytes(sessions);
+        let more = self.options.pressure_bytes.saturating_sub(self.options.checkpoint_bytes);
+        self.pressure_bytes.store(due.saturating_add(more), Ordering::Relaxed);
         for (session, behind) in standing {
             session.progress.lock().durable = behind;
         }
-        if live_bytes >= self.options.checkpoint_bytes {
+        if live_bytes >= due {
             self.ask_for_checkpoint();
         }
         if self.journal.wants_spare() {

@@ -57,6 +57,17 @@ const ENTRY_BYTES_LIMIT: usize = 1 << 30;
 /// No batch may be larger than this.
 pub(crate) const BATCH_BYTES_MAX: usize = (1 << 30) + (64 << 20);
 
+impl Options {
+    /// How much a memtable of so many sessions holds before it is written to the store. A
+    /// checkpoint rewrites the last block of every session in it, so it pays to wait until there is
+    /// something to write for each.
+    pub(crate) fn due_bytes(&self, sessions: usize) -> usize {
+        const BYTES_PER_SESSION: usize = 4 << 10;
+        let most = self.checkpoint_bytes.saturating_mul(5);
+        sessions.saturating_mul(BYTES_PER_SESSION).clamp(self.checkpoint_bytes, most)
+    }
+}
+
 impl Default for Builder {
     fn default() -> Self {
         Builder {
@@ -97,7 +108,8 @@ impl Builder {
     }
 
     /// How many bytes of events are kept in memory (and in the journal) before they are written to
-    /// the store in the background. Default: 16 MiB. Appends wait at three times this.
+    /// the store in the background. Default: 16 MiB; up to five times this while thousands of
+    /// sessions are live. Appends wait when there is twice this more.
     pub fn checkpoint_bytes(mut self, bytes: usize) -> Builder {
         self.options.checkpoint_bytes = bytes.max(1);
         self.options.pressure_bytes = bytes.saturating_mul(3);
@@ -189,5 +201,19 @@ fn cannot_open(path: &Path, error: std::io::Error) -> Error {
     match error.kind() {
         ErrorKind::NotFound => error.with_hint("`eventlog import` or `append` creates a log"),
         _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_waits_until_there_is_something_to_write_for_each_session() {
+        let options = Builder::default().options;
+        assert_eq!(options.due_bytes(1), 16 << 20);
+        assert_eq!(options.due_bytes(4_096), 16 << 20);
+        assert_eq!(options.due_bytes(10_000), 10_000 << 12);
+        assert_eq!(options.due_bytes(1_000_000), 80 << 20);
     }
 }

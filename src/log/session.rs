@@ -172,8 +172,8 @@ impl Session {
     /// later may succeed once there is space, and then has the failed one's seq. Where that
     /// order matters, use [`Session::submit_expecting`].
     ///
-    /// Blocks only while three times [`checkpoint_bytes`](crate::Builder::checkpoint_bytes) of
-    /// events wait to be written to the store.
+    /// Blocks only while more than [`checkpoint_bytes`](crate::Builder::checkpoint_bytes) allows
+    /// waits to be written to the store.
     ///
     /// # Errors
     ///

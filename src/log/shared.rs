@@ -41,6 +41,8 @@ pub(crate) struct Shared {
     /// Bytes of the memtables, and of batches on their way into them.
     pub(super) memory_bytes: AtomicUsize,
     pub(super) open_bytes: AtomicUsize,
+    /// Appends wait while there is more than this in memory.
+    pub(super) pressure_bytes: AtomicUsize,
     pub(super) room: Mutex<()>,
     pub(super) room_made: Condvar,
     pub(super) recovery: Recovery,
@@ -83,6 +85,7 @@ impl Shared {
         let background = options.background;
         let live = Arc::new(Memtable::new(journal.end()));
         let shared = Arc::new(Shared {
+            pressure_bytes: AtomicUsize::new(options.pressure_bytes),
             options,
             store,
             journal,

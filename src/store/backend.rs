@@ -6,23 +6,16 @@
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
 
 use crate::io::{File, read_exact_at, write_all_at};
 
-/// After so many bytes a flush is sent. redb writes all of a checkpoint at once; the flushes of
-/// appends would wait behind all of it.
-const FLUSHED_BYTES: u64 = 1 << 20;
-
 #[derive(Debug)]
 pub(super) struct Backend {
     file: Arc<dyn File>,
     locks: Option<FileBackend>,
-    /// Bytes written since the last flush.
-    unflushed: AtomicU64,
 }
 
 impl Backend {
@@ -32,7 +25,7 @@ impl Backend {
             Some(file) => Some(FileBackend::new(file.try_clone()?).map_err(io::Error::other)?),
             None => None,
         };
-        Ok(Backend { file, locks, unflushed: AtomicU64::new(0) })
+        Ok(Backend { file, locks })
     }
 
     /// Whether other processes are kept from reading what is being overwritten.
@@ -69,17 +62,11 @@ impl StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.unflushed.store(0, Ordering::Relaxed);
         self.file.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        write_all_at(&*self.file, data, offset)?;
-        let length = data.len() as u64;
-        if self.unflushed.fetch_add(length, Ordering::Relaxed) + length < FLUSHED_BYTES {
-            return Ok(());
-        }
-        self.sync_data()
+        write_all_at(&*self.file, data, offset)
     }
 
     fn close(&self) -> io::Result<()> {
