@@ -227,7 +227,7 @@ impl Shared {
     /// waits for it.
     fn make_segments(&self) {
         loop {
-            let release = {
+            let (release, segment) = {
                 let mut wishes = self.wishes.lock();
                 while !wishes.segment && wishes.release.is_none() && !wishes.stop {
                     self.wished.wait(&mut wishes);
@@ -235,14 +235,13 @@ impl Shared {
                 if wishes.stop && wishes.release.is_none() {
                     return;
                 }
-                wishes.segment = false;
-                wishes.release.take()
+                (wishes.release.take(), std::mem::take(&mut wishes.segment))
             };
             if let Some(Err(error)) = release.map(|applied| self.journal.release(applied)) {
                 self.group.poison(poisoned(&error));
                 self.room_made.notify_all();
             }
-            if let Err(error) = self.journal.make_spare() {
+            if segment && let Err(error) = self.journal.make_spare() {
                 let error = Error::io("cannot make a journal segment", error);
                 // Without space the append that needs the segment will say so.
                 if error.kind() != ErrorKind::Full {
@@ -327,8 +326,11 @@ impl Shared {
             // A thread of ours that panicked has said so on stderr; the log is closed all the same.
             _ = thread.join();
         }
+        // The last checkpoint may have ended behind the thread that releases.
+        let left = self.wishes.lock().release.take();
         if whole && result.is_ok() {
-            result = self.journal.drop_spares();
+            result = left.map_or(Ok(()), |applied| self.journal.release(applied));
+            result = result.and_then(|()| self.journal.drop_spares());
         }
         let closed = self.store.close();
         drop(lock);
