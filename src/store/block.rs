@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::entry::{Flags, Kind, SharedBytes, StoredEntry, Terminator};
 use crate::error::{Error, Result};
-use crate::frame::{self, Codec, FrameError, FrameKind};
+use crate::frame::{self, Codec, Frame, FrameError, FrameKind};
 
 /// The largest stored block, frame included: with its key it fills four pages of the B-tree.
 pub(crate) const BLOCK_BYTES_MAX: usize = 16_360;
@@ -77,12 +77,22 @@ pub(crate) fn place(session: u64, first_seq: u64) -> String {
     format!("events.redb, block (session {session}, first event {first_seq})")
 }
 
-/// Checks and decodes the block stored under `(session, first_seq)`.
+/// Whether what is stored under `(session, first_seq)` is that block, whole; its content is not
+/// decompressed.
 ///
 /// # Errors
 ///
 /// `Corrupt` that names the block.
-pub(crate) fn decode(stored: &[u8], seed: u32, session: u64, first_seq: u64) -> Result<Block> {
+pub(crate) fn check(stored: &[u8], seed: u32, session: u64, first_seq: u64) -> Result<()> {
+    read_frame(stored, seed, session, first_seq).map(drop)
+}
+
+fn read_frame(
+    stored: &[u8],
+    seed: u32,
+    session: u64,
+    first_seq: u64,
+) -> Result<(Frame<'_>, BlockHeader)> {
     let corrupt =
         |what: &dyn std::fmt::Display| Error::corrupt(place(session, first_seq), None, what);
     let frame = frame::read_exact(FrameKind::Block, seed, stored).map_err(|e| corrupt(&e))?;
@@ -93,6 +103,18 @@ pub(crate) fn decode(stored: &[u8], seed: u32, session: u64, first_seq: u64) -> 
             header.session, header.first_seq
         )));
     }
+    Ok((frame, header))
+}
+
+/// Checks and decodes the block stored under `(session, first_seq)`.
+///
+/// # Errors
+///
+/// `Corrupt` that names the block.
+pub(crate) fn decode(stored: &[u8], seed: u32, session: u64, first_seq: u64) -> Result<Block> {
+    let corrupt =
+        |what: &dyn std::fmt::Display| Error::corrupt(place(session, first_seq), None, what);
+    let (frame, header) = read_frame(stored, seed, session, first_seq)?;
     let raw_len = header.raw_len as usize;
     let raw = match frame.head.codec {
         0 => frame.payload.to_vec(),

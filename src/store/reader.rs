@@ -136,13 +136,17 @@ impl StoreReader {
         if seq < block.end_seq() { Ok(block) } else { Err(missing()) }
     }
 
-    /// Where the search for event `seq` ends: the first seq of the block found, without looking
-    /// into it.
+    /// Where the search for event `seq` ends: the first seq of the block found, which is checked
+    /// but not decompressed.
     pub(crate) fn locate(&self, session: u64, seq: Seq) -> Result<Option<Seq>> {
-        guarded("read", || {
+        let found = guarded("read", || {
             let row = self.events.range((session, 0)..=(session, seq))?.next_back().transpose()?;
-            Ok(row.map(|(key, _)| key.value().1))
-        })
+            Ok(row.map(|(key, value)| {
+                let first_seq = key.value().1;
+                block::check(value.value(), self.seed, session, first_seq).map(|()| first_seq)
+            }))
+        })?;
+        found.transpose()
     }
 
     /// The nearest known mark at or before `ordinal`: its own ordinal and the event's seq.
