@@ -120,6 +120,11 @@ impl Attributes {
         take(&mut self.fork, &newer.fork);
     }
 
+    /// When the session was deleted, in microseconds since the epoch, unless it was brought back.
+    pub(crate) fn deleted_at(&self) -> Option<u64> {
+        self.deleted.filter(|when| *when > 0)
+    }
+
     /// The bytes of the longest field but the description.
     pub(crate) fn longest(&self) -> Option<usize> {
         let fields = [&self.format, &self.workspace, &self.parent, &self.origin, &self.parent_call];

@@ -10,8 +10,8 @@ use regex::{Regex, RegexBuilder};
 use crate::entry::{Kind, Seq, StoredEntry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Call, Event, Json, Text, parse_time};
+use crate::format::Format;
 use crate::format::write::without_escapes;
-use crate::format::{self, Format};
 use crate::log::{SessionInfo, Snapshot};
 use crate::parallel;
 
@@ -221,7 +221,7 @@ struct Piece<'s> {
 pub fn search(snapshot: &Snapshot, sessions: &[SessionInfo], query: &Query) -> Result<Found> {
     let mut pieces = Vec::new();
     for session in sessions {
-        let format = session.attributes.format.as_deref().and_then(format::by_name);
+        let format = crate::sessions::format_of(session);
         let Some(format) = format else { continue };
         let mut to = session.events;
         while to > 0 {

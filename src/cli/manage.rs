@@ -120,9 +120,7 @@ impl Delete {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         let log = place::open_to_write(global, false, output)?;
         let (id, outcome) = if self.undo || self.purge {
-            // As elsewhere, `\@x` is the session `@x`.
-            let literal = self.session.strip_prefix('\\').filter(|id| id.starts_with('@'));
-            let id = literal.unwrap_or(&self.session).to_owned();
+            let id = place::literal(&self.session).unwrap_or(&self.session).to_owned();
             if self.undo {
                 sessions::restore(&log, &id)?;
                 (id, "restored")

@@ -134,6 +134,11 @@ fn tell_recovery(log: &EventLog, output: &mut Output) {
     }
 }
 
+/// The id that `\@x` stands for: `@x`, which would be a name otherwise.
+pub(crate) fn literal(argument: &str) -> Option<&str> {
+    argument.strip_prefix('\\').filter(|id| id.starts_with('@'))
+}
+
 /// The id of the session that is meant by a full id, a unique prefix, `@last`, or `@N` (the N-th
 /// newest, from 1). What begins with `@` is never an id: no file that is imported can take these
 /// names. `\@x` is the session `@x`.
@@ -144,7 +149,7 @@ pub(crate) fn session_id(snapshot: &Snapshot, argument: &str) -> Result<String, 
             "give an id, the beginning of one, @last or @N",
         ));
     }
-    let literal = argument.strip_prefix('\\').filter(|rest| rest.starts_with('@'));
+    let literal = literal(argument);
     let id = literal.unwrap_or(argument);
     if literal.is_some() || !id.starts_with('@') {
         match snapshot.session(id)? {

@@ -14,7 +14,7 @@ use crate::memtable::{Attributes, Change};
 use crate::planted::planted;
 
 use super::options::BATCH_BYTES_MAX;
-use super::session::{ID_BYTES_MAX, Progress, SessionState};
+use super::session::{self, ID_BYTES_MAX, Progress, SessionState};
 use super::shared::{Shared, now_unix_micros, poisoned};
 
 /// All four of a session together fit its record with room to spare.
@@ -137,14 +137,11 @@ impl Shared {
             standing.deleted = when > 0;
         }
         if standing.purged {
-            let message = format!("session {:?} has been removed for good", state.id);
-            return Err(Error::new(ErrorKind::Closed, message)
+            return Err(session::removed(&state.id)
                 .with_hint("`EventLog::session` gives a handle of a new session of that id"));
         }
         if standing.deleted && !addition.entries.is_empty() {
-            let message = format!("the session {:?} is deleted", state.id);
-            return Err(Error::new(ErrorKind::Refused, message)
-                .with_hint("`eventlog delete --undo` brings it back"));
+            return Err(session::deleted(&state.id));
         }
         let progress = &mut standing.assigned;
         let first = progress.next_seq;

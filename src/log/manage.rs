@@ -9,7 +9,7 @@ use crate::planted::planted;
 use crate::store::ProjectionHeader;
 
 use super::shared::{Shared, poisoned};
-use super::{EventLog, Session, Snapshot};
+use super::{EventLog, Session, Snapshot, session};
 
 /// What is derived from the events of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,7 @@ impl Session {
     ) -> Result<bool> {
         let shared = self.handle.writer()?;
         if self.state.progress.lock().purged {
-            let message = format!("session {:?} has been removed for good", self.id());
-            return Err(Error::new(ErrorKind::Closed, message));
+            return Err(session::removed(self.id()));
         }
         let Some(record) = shared.snapshot()?.record(self.id())? else { return Ok(false) };
         let kept = shared.store.keep_projection(record.number, kind as u8, header, content);

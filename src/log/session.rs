@@ -29,6 +29,17 @@ pub(crate) struct Progress {
     pub(crate) ends_open: Option<bool>,
 }
 
+/// The error of what is done to a session that is being removed for good.
+pub(crate) fn removed(id: &str) -> Error {
+    Error::new(ErrorKind::Closed, format!("session {id:?} has been removed for good"))
+}
+
+/// The error of what is done to a session that is deleted.
+pub(crate) fn deleted(id: &str) -> Error {
+    Error::new(ErrorKind::Refused, format!("the session {id:?} is deleted"))
+        .with_hint("`eventlog delete --undo` brings it back")
+}
+
 /// What all handles of a session share.
 #[derive(Debug)]
 pub(crate) struct SessionState {

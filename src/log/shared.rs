@@ -152,8 +152,7 @@ impl Shared {
             return Ok(state.clone());
         }
         let record = self.snapshot()?.record(id)?;
-        let deleted = record.as_ref().and_then(|record| record.attributes.deleted);
-        let deleted = deleted.is_some_and(|when| when > 0);
+        let deleted = record.as_ref().and_then(|record| record.attributes.deleted_at()).is_some();
         let durable = match record {
             Some(record) => Progress {
                 number: record.number,
@@ -238,8 +237,7 @@ impl Shared {
                 (wishes.release.take(), std::mem::take(&mut wishes.segment))
             };
             if let Some(Err(error)) = release.map(|applied| self.journal.release(applied)) {
-                self.group.poison(poisoned(&error));
-                self.room_made.notify_all();
+                self.stop(&error);
             }
             if segment && let Err(error) = self.journal.make_spare() {
                 let error = Error::io("cannot make a journal segment", error);
@@ -255,10 +253,13 @@ impl Shared {
     pub(super) fn checkpoint(&self) -> Result<()> {
         let Some(applied) = self.write_store()? else { return Ok(()) };
         // DURABILITY: only now does the store hold what these segments hold.
-        self.journal.release(applied).inspect_err(|error| {
-            self.group.poison(poisoned(error));
-            self.room_made.notify_all();
-        })
+        self.journal.release(applied).inspect_err(|error| self.stop(error))
+    }
+
+    /// Nothing more is accepted, and whoever waits for room is told so.
+    fn stop(&self, cause: &Error) {
+        self.group.poison(poisoned(cause));
+        self.room_made.notify_all();
     }
 
     /// Writes everything durable to the store, and says up to where the journal is no longer
@@ -285,10 +286,8 @@ impl Shared {
         if planted("journal_goes_before_the_store") {
             _ = self.journal.release(frozen.end());
         }
-        let applied = self.store.checkpoint(&frozen.read()).inspect_err(|error| {
-            self.group.poison(poisoned(error));
-            self.room_made.notify_all();
-        })?;
+        let applied =
+            self.store.checkpoint(&frozen.read()).inspect_err(|error| self.stop(error))?;
         {
             let mut view = self.view.write();
             view.frozen = None;

@@ -66,7 +66,7 @@ pub struct SessionInfo {
 impl SessionInfo {
     /// When it was deleted, in microseconds since the Unix epoch; `None` for one that is not.
     pub fn deleted_unix_micros(&self) -> Option<u64> {
-        self.attributes.deleted.filter(|when| *when > 0)
+        self.attributes.deleted_at()
     }
 
     /// The turns that were taken back, oldest first.

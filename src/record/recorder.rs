@@ -82,7 +82,7 @@ const LOOK_BACK: usize = 64;
 pub fn check_writable(session: &Session) -> Result<()> {
     let Some(info) = session.snapshot()?.session(session.id())? else { return Ok(()) };
     crate::sessions::refuse_deleted(&info)?;
-    let format = info.attributes.format.as_deref().and_then(crate::format::by_name);
+    let format = crate::sessions::format_of(&info);
     let Some(format) = format else { return Ok(()) };
     for entry in session.read(..)?.rev().take(LOOK_BACK) {
         let entry = entry?;

@@ -54,7 +54,7 @@ pub fn fork(log: &EventLog, id: &str, at: Seq, new: &str) -> Result<u64> {
             .with_hint("`eventlog show` prints the events with their numbers"));
     }
     let mark = Fork { session: id.to_owned(), events };
-    let format = session.attributes.format.as_deref().and_then(crate::format::by_name);
+    let format = super::format_of(&session);
     let rename = Rename { format, from: named(&snapshot, &session, format)?, to: new };
     let taken = || {
         let message = format!("there is a session {new:?} already");

@@ -14,6 +14,8 @@ use crate::format::{self, Content, Format, Usage};
 use crate::log::{Position, SessionInfo, Snapshot};
 use crate::parallel;
 
+use super::format_of;
+
 /// What is known of a session.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -142,10 +144,6 @@ fn infos(snapshot: &Snapshot, deleted: bool) -> (Vec<SessionInfo>, Vec<Error>) {
         }
     }
     (sessions, damaged)
-}
-
-fn format_of(session: &SessionInfo) -> Option<&'static dyn Format> {
-    session.attributes.format.as_deref().and_then(format::by_name)
 }
 
 /// Damage at the ends is passed over, but not without limit.

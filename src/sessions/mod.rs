@@ -39,7 +39,7 @@ pub(crate) fn with_format(
     id: &str,
 ) -> Result<(SessionInfo, &'static dyn Format)> {
     let session = known(snapshot, id)?;
-    let format = session.attributes.format.as_deref().and_then(crate::format::by_name);
+    let format = format_of(&session);
     let format = format.ok_or_else(|| {
         Error::new(ErrorKind::Refused, format!("session {id:?} is of no known format"))
             .with_hint("`eventlog show` prints what is in it")
@@ -47,12 +47,15 @@ pub(crate) fn with_format(
     Ok((session, format))
 }
 
+/// The format of a session's lines, where it is a known one.
+pub(crate) fn format_of(session: &SessionInfo) -> Option<&'static dyn Format> {
+    session.attributes.format.as_deref().and_then(crate::format::by_name)
+}
+
 /// Refuses a session that is deleted.
 pub(crate) fn refuse_deleted(session: &SessionInfo) -> Result<()> {
     if session.deleted_unix_micros().is_none() {
         return Ok(());
     }
-    let message = format!("the session {:?} is deleted", session.id);
-    Err(Error::new(ErrorKind::Refused, message)
-        .with_hint("`eventlog delete --undo` brings it back"))
+    Err(crate::log::session::deleted(&session.id))
 }

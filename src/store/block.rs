@@ -77,6 +77,10 @@ pub(crate) fn place(session: u64, first_seq: u64) -> String {
     format!("events.redb, block (session {session}, first event {first_seq})")
 }
 
+fn corrupt(session: u64, first_seq: u64, what: &dyn std::fmt::Display) -> Error {
+    Error::corrupt(place(session, first_seq), None, what)
+}
+
 /// Whether what is stored under `(session, first_seq)` is that block, whole; its content is not
 /// decompressed.
 ///
@@ -93,8 +97,7 @@ fn read_frame(
     session: u64,
     first_seq: u64,
 ) -> Result<(Frame<'_>, BlockHeader)> {
-    let corrupt =
-        |what: &dyn std::fmt::Display| Error::corrupt(place(session, first_seq), None, what);
+    let corrupt = |what: &dyn std::fmt::Display| corrupt(session, first_seq, what);
     let frame = frame::read_exact(FrameKind::Block, seed, stored).map_err(|e| corrupt(&e))?;
     let header: BlockHeader = frame.head.decode().map_err(|e| corrupt(&e))?;
     if (header.session, header.first_seq) != (session, first_seq) {
@@ -112,8 +115,7 @@ fn read_frame(
 ///
 /// `Corrupt` that names the block.
 pub(crate) fn decode(stored: &[u8], seed: u32, session: u64, first_seq: u64) -> Result<Block> {
-    let corrupt =
-        |what: &dyn std::fmt::Display| Error::corrupt(place(session, first_seq), None, what);
+    let corrupt = |what: &dyn std::fmt::Display| corrupt(session, first_seq, what);
     let (frame, header) = read_frame(stored, seed, session, first_seq)?;
     let raw_len = header.raw_len as usize;
     let raw = match frame.head.codec {
