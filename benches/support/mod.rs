@@ -136,14 +136,31 @@ pub fn resident() -> (u64, u64) {
 }
 
 /// What was measured on.
+pub struct Host {
+    pub cores: usize,
+    pub processor: String,
+    pub kernel: String,
+}
+
+impl Host {
+    pub fn read() -> Host {
+        let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let cpu = file("/proc/cpuinfo");
+        let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));
+        Host {
+            cores: std::thread::available_parallelism().map_or(0, |n| n.get()),
+            processor: model.unwrap_or("unknown").trim_matches(['\t', ' ', ':']).to_owned(),
+            kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
+        }
+    }
+}
+
+impl std::fmt::Display for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} cores, {}, Linux {}", self.cores, self.processor, self.kernel)
+    }
+}
+
 pub fn print_host() {
-    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpu.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or_default();
-    let cores = std::thread::available_parallelism().map_or(0, |n| n.get());
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    println!(
-        "host: {cores} cores, {}, Linux {}",
-        model.trim_start_matches([' ', '\t', ':']),
-        kernel.trim()
-    );
+    println!("host: {}", Host::read());
 }

@@ -125,31 +125,43 @@ pub struct Entrant {
 }
 
 macro_rules! entrants {
-    ($($(#[$meta:meta])* $module:ident $name:literal $setting:literal $indexed:literal;)*) => {
+    ($($(#[$meta:meta])* $module:ident::$open:ident $name:literal $setting:literal $indexed:literal;)*) => {
         /// Everyone, in the order of the rounds.
         pub const ENTRANTS: &[Entrant] = &[$($(#[$meta])* Entrant {
             name: $name,
             setting: $setting,
             indexed: $indexed,
-            open: |dir| Ok(Box::new(peers::$module::open(dir)?)),
+            open: |dir| Ok(Box::new(peers::$module::$open(dir)?)),
         },)*];
     };
 }
 
 entrants! {
-    floor "floor" "pwrite + fdatasync into a zero-filled file" false;
-    eventlog "eventlog" "default durability, its default cache of 16 MiB" true;
-    jsonl "jsonl" "a file per session, write + fdatasync" false;
-    jsonl_tail "jsonl-tail" "the originals: the file's end is read before each append, + fdatasync" false;
-    jsonl_all "jsonl-all" "the originals: the whole file is read before each append, + fdatasync" false;
-    okaywal "okaywal" "0.3.1, EntryWriter::commit" false;
-    fjall "fjall" "3.1, batch with SyncData" true;
-    sqlite "sqlite" "rusqlite 0.43, WAL, synchronous=FULL, rowid and UNIQUE(s, q), prepared" true;
-    redb "redb" "4.6, Durability::Immediate" true;
-    lmdb "lmdb" "heed 0.23, default" true;
-    canopydb "canopydb" "0.2.5, commit_with(true)" true;
+    floor::open "floor" "pwrite + fdatasync into a zero-filled file" false;
+    eventlog::open "eventlog" "default durability, its default cache of 16 MiB" true;
+    jsonl::open "jsonl" "a file per session, write + fdatasync" false;
+    jsonl::open_tail "jsonl-tail" "the originals: the file's end is read before each append, + fdatasync" false;
+    jsonl::open_all "jsonl-all" "the originals: the whole file is read before each append, + fdatasync" false;
+    okaywal::open "okaywal" "0.3.1, EntryWriter::commit" false;
+    fjall::open "fjall" "3.1, batch with SyncData" true;
+    sqlite::open "sqlite" "rusqlite 0.43, WAL, synchronous=FULL, rowid and UNIQUE(s, q), prepared" true;
+    redb::open "redb" "4.6, Durability::Immediate" true;
+    lmdb::open "lmdb" "heed 0.23, default" true;
+    canopydb::open "canopydb" "0.2.5, commit_with(true)" true;
     #[cfg(feature = "rocksdb")]
-    rocksdb "rocksdb" "0.25, set_sync(true), zstd" true;
+    rocksdb::open "rocksdb" "0.25, set_sync(true), zstd" true;
+}
+
+impl Entrant {
+    /// Nothing but its appends is measured: what it would read is that of another.
+    pub fn only_appends(&self) -> bool {
+        matches!(self.name, "floor" | "jsonl-tail" | "jsonl-all")
+    }
+
+    /// A process of it that is killed leaves something that has to be recovered.
+    pub fn recovers(&self) -> bool {
+        self.name != "floor" && !self.name.starts_with("jsonl")
+    }
 }
 
 pub fn entrant(name: &str) -> Result<&'static Entrant> {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::peer::{ENTRANTS, Entrant, Result};
+use crate::support::Host;
 use crate::workload::{Measured, WORKLOADS, Workload};
 
 /// One process of one store.
@@ -208,13 +209,13 @@ impl Report {
 
     /// Keeps the raw figures and the tables in `benches/runs`.
     pub fn write(&self, host: Option<&str>) -> Result<PathBuf> {
-        let machine = Machine::read();
-        let host = host.map_or_else(|| machine.label(), str::to_owned);
+        let machine = Host::read();
+        let host = host.map_or_else(|| label(&machine), str::to_owned);
         let runs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../runs");
         let dir = runs.join(format!("{}-{host}", today()));
         std::fs::create_dir_all(&dir)?;
         std::fs::write(dir.join("raw.csv"), self.csv())?;
-        let mut summary = format!("# {}\n\n{}\n\n", today(), machine.describe());
+        let mut summary = format!("# {}\n\n{machine}, {}\n\n", today(), compiler());
         for entrant in ENTRANTS {
             _ = writeln!(summary, "* {}: {}", entrant.name, entrant.setting);
         }
@@ -280,57 +281,23 @@ fn number(value: Option<f64>, digits: usize) -> String {
     }
 }
 
-/// Days since the epoch as a date: `2026-11-30`.
 fn today() -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let days = since.map_or(0, |since| since.as_secs() / 86_400) as i64 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) =
-        (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    format!("{}-{month:02}-{day:02}", era * 400 + year + i64::from(month <= 2))
+    jiff::Timestamp::now().strftime("%F").to_string()
 }
 
-struct Machine {
-    cores: usize,
-    processor: String,
-    kernel: String,
-    compiler: String,
+/// What a record is called after: the processor and its cores.
+fn label(host: &Host) -> String {
+    let words: Vec<String> = host
+        .processor
+        .split(|c: char| !c.is_ascii_alphanumeric())
+        .filter(|word| !word.is_empty() && !matches!(*word, "R" | "TM" | "CPU"))
+        .take(3)
+        .map(str::to_ascii_lowercase)
+        .collect();
+    format!("{}-{}-core", words.join("-"), host.cores)
 }
 
-impl Machine {
-    fn read() -> Machine {
-        let file = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-        let cpu = file("/proc/cpuinfo");
-        let model = cpu.lines().find_map(|line| line.strip_prefix("model name"));
-        let compiler = std::process::Command::new("rustc").arg("--version").output();
-        Machine {
-            cores: std::thread::available_parallelism().map_or(0, |n| n.get()),
-            processor: model.unwrap_or("unknown").trim_matches(['\t', ' ', ':']).to_owned(),
-            kernel: file("/proc/sys/kernel/osrelease").trim().to_owned(),
-            compiler: compiler.map_or(String::new(), |output| {
-                String::from_utf8_lossy(&output.stdout).trim().to_owned()
-            }),
-        }
-    }
-
-    fn label(&self) -> String {
-        let words: Vec<String> = self
-            .processor
-            .split(|c: char| !c.is_ascii_alphanumeric())
-            .filter(|word| !word.is_empty() && !matches!(*word, "R" | "TM" | "CPU"))
-            .take(3)
-            .map(str::to_ascii_lowercase)
-            .collect();
-        format!("{}-{}-core", words.join("-"), self.cores)
-    }
-
-    fn describe(&self) -> String {
-        format!(
-            "{}, {} cores, Linux {}, {}",
-            self.processor, self.cores, self.kernel, self.compiler
-        )
-    }
+fn compiler() -> String {
+    let output = std::process::Command::new("rustc").arg("--version").output();
+    output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

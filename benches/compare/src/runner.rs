@@ -133,8 +133,11 @@ impl Runner<'_> {
             _ => PathBuf::from("-"),
         };
         let dir = tempfile::tempdir_in(&self.dir)?;
-        if workload.wants == Wants::Killed && !killed(entrant, dir.path())? {
-            return Ok(None);
+        if workload.wants == Wants::Killed {
+            if !entrant.recovers() {
+                return Ok(None);
+            }
+            kill(entrant, dir.path())?;
         }
         let output = Command::new(std::env::current_exe()?)
             .args(["measure", workload.name, entrant.name])
@@ -179,11 +182,8 @@ fn progress(text: &str) {
     }
 }
 
-/// Has a process fill the directory, and kills it. `false` where there is nothing to reopen.
-fn killed(entrant: &Entrant, dir: &Path) -> Result<bool> {
-    if entrant.name == "floor" || entrant.name.starts_with("jsonl") {
-        return Ok(false);
-    }
+/// Has a process fill the directory, and kills it.
+fn kill(entrant: &Entrant, dir: &Path) -> Result<()> {
     let mut filler = Command::new(std::env::current_exe()?)
         .args(["fill", entrant.name])
         .arg(dir)
@@ -197,7 +197,7 @@ fn killed(entrant: &Entrant, dir: &Path) -> Result<bool> {
     filler.kill()?;
     filler.wait()?;
     match said.trim() {
-        "ready" => Ok(true),
+        "ready" => Ok(()),
         _ => Err(format!("{} could not be filled", entrant.name).into()),
     }
 }

@@ -370,7 +370,7 @@ fn disk_bytes(dir: &Path) -> Result<u64> {
 
 fn scan(entrant: &Entrant, task: Task<'_>, random: bool) -> Result<Option<Measured>> {
     const SESSIONS: u32 = 64;
-    if entrant.name == "floor" || entrant.name == "jsonl-tail" || entrant.name == "jsonl-all" {
+    if entrant.only_appends() {
         return Ok(None);
     }
     let each = task.amount(2_000) / 10 * 10;
@@ -425,7 +425,7 @@ fn scan(entrant: &Entrant, task: Task<'_>, random: bool) -> Result<Option<Measur
 }
 
 fn resume(entrant: &Entrant, task: Task<'_>) -> Result<Option<Measured>> {
-    if matches!(entrant.name, "floor" | "okaywal" | "jsonl-tail" | "jsonl-all") {
+    if entrant.only_appends() || entrant.name == "okaywal" {
         return Ok(None);
     }
     let imported = {
@@ -449,7 +449,7 @@ fn resume(entrant: &Entrant, task: Task<'_>) -> Result<Option<Measured>> {
 }
 
 fn import(entrant: &Entrant, task: Task<'_>) -> Result<Option<Measured>> {
-    if matches!(entrant.name, "floor" | "jsonl-tail" | "jsonl-all") {
+    if entrant.only_appends() {
         return Ok(None);
     }
     let peer = (entrant.open)(task.dir)?;
@@ -487,9 +487,6 @@ pub fn fill_until_killed(entrant: &Entrant, dir: &Path) -> Result<()> {
 }
 
 fn reopen(entrant: &Entrant, task: Task<'_>) -> Result<Option<Measured>> {
-    if entrant.name == "floor" || entrant.name.starts_with("jsonl") {
-        return Ok(None);
-    }
     let start = Instant::now();
     let peer = (entrant.open)(task.dir)?;
     let elapsed = start.elapsed();

@@ -1,4 +1,5 @@
-//! What most programs do: a JSONL file for each session, appended to and flushed.
+//! What most programs do: a JSONL file for each session, appended to and flushed. The originals also
+//! look at its end, or at all of it, before each append.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -9,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use crate::peer::{Event, Peer, Result};
 
 /// What is read of the file before each append.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Before {
+#[derive(Clone, Copy)]
+enum Before {
     Nothing,
     Tail,
     All,
@@ -29,7 +30,15 @@ pub fn open(dir: &Path) -> Result<Jsonl> {
     open_with(dir, Before::Nothing)
 }
 
-pub fn open_with(dir: &Path, before: Before) -> Result<Jsonl> {
+pub fn open_tail(dir: &Path) -> Result<Jsonl> {
+    open_with(dir, Before::Tail)
+}
+
+pub fn open_all(dir: &Path) -> Result<Jsonl> {
+    open_with(dir, Before::All)
+}
+
+fn open_with(dir: &Path, before: Before) -> Result<Jsonl> {
     Ok(Jsonl { dir: dir.to_owned(), before, files: Mutex::default() })
 }
 

@@ -8,8 +8,6 @@ pub mod eventlog;
 pub mod fjall;
 pub mod floor;
 pub mod jsonl;
-pub mod jsonl_all;
-pub mod jsonl_tail;
 pub mod lmdb;
 pub mod okaywal;
 pub mod redb;
