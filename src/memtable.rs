@@ -324,6 +324,11 @@ pub(crate) struct MemInner {
 }
 
 impl MemInner {
+    /// Memory held, bookkeeping included, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The number of a session declared here.
     pub(crate) fn number(&self, id: &str) -> Option<u64> {
         self.ids.get(id).copied()

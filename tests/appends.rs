@@ -212,6 +212,26 @@ fn the_last_handle_closes_the_log() {
     assert!(EventLog::open(&path).unwrap().recovery().clean);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_closed_log_gives_back_what_its_journal_does_not_use() {
+    use std::os::unix::fs::MetadataExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    for n in 1..3 {
+        let opened = log(&dir);
+        opened.session("s").unwrap().append(line("{}")).unwrap();
+        opened.close().unwrap();
+        let segments = std::fs::read_dir(dir.path().join("log/journal")).unwrap();
+        let segments: Vec<_> = segments.map(|entry| entry.unwrap().metadata().unwrap()).collect();
+        let (len, taken) = segments.iter().fold((0, 0), |(len, taken), segment| {
+            (len + segment.len(), taken + segment.blocks() * 512)
+        });
+        assert!(len >= 256 << 10 && taken <= 16 << 10, "{taken} of {len} bytes are taken");
+        assert_eq!(log(&dir).read("s", ..).unwrap().count(), n);
+    }
+}
+
 #[test]
 fn attributes_and_runs_are_kept_with_the_session() {
     let dir = tempfile::tempdir().unwrap();

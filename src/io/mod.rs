@@ -116,6 +116,9 @@ pub trait File: Debug + Send + Sync {
     fn allocated(&self) -> io::Result<u64> {
         self.len()
     }
+    /// Gives the space behind `offset`, where zeros stand already, back to the file system; they
+    /// are still read as zeros, and the length stays. Nothing happens where that cannot be done.
+    fn free_zeros(&self, _offset: u64) {}
     /// The whole content. Only for files that nobody shortens meanwhile: this crate's own segments.
     fn map(&self) -> io::Result<Mapping>;
     /// The file of the operating system behind this one, for its byte-range locks.

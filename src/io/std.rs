@@ -283,6 +283,17 @@ impl File for StdFile {
         Ok(self.file.metadata()?.blocks() * 512)
     }
 
+    #[cfg(target_os = "linux")]
+    fn free_zeros(&self, offset: u64) {
+        use rustix::fs::{FallocateFlags, fallocate};
+        // Whole pages, so that what stands before is not written again.
+        let offset = offset.next_multiple_of(4096);
+        let Some(len) = self.len().ok().and_then(|len| len.checked_sub(offset)) else { return };
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // Some file systems cannot; then the space stays taken.
+        _ = fallocate(&self.file, flags, offset, len);
+    }
+
     fn map(&self) -> io::Result<Mapping> {
         Mapping::of(&self.file)
     }

@@ -312,7 +312,8 @@ impl Journal {
         self.remove(&unused, None)
     }
 
-    /// Writes the close record: whoever opens the log next knows that it is whole.
+    /// Writes the close record: whoever opens the log next knows that it is whole. What is left of
+    /// the segment takes no space any more.
     pub(crate) fn close(&self) -> Result<()> {
         let active = self.active.lock();
         let header = frame::encode_header(&CloseHeader { at: active.end });
@@ -321,9 +322,12 @@ impl Journal {
         if active.offset + record.len() as u64 > active.segment.capacity {
             return Ok(()); // a full segment ends cleanly without one
         }
-        write_all_at(&*active.segment.file, &record, active.offset)
-            .and_then(|()| active.segment.file.sync_data())
-            .map_err(|e| Error::io("cannot write the journal's close record", e))
+        let file = &active.segment.file;
+        write_all_at(&**file, &record, active.offset)
+            .and_then(|()| file.sync_data())
+            .map_err(|e| Error::io("cannot write the journal's close record", e))?;
+        file.free_zeros(active.offset + record.len() as u64);
+        Ok(())
     }
 }
 

@@ -60,13 +60,12 @@ pub(super) fn open(dir: &Arc<dyn Dir>, options: Options) -> Result<Arc<Shared>> 
     drop(reader);
 
     let mode = if options.drop_last_batch { Mode::RecoverDropping } else { Mode::Recover };
-    let (replayed, memtable) =
-        replay(&*journal_dir, &store, applied, mode, options.pressure_bytes)?;
+    let (replayed, memtable) = replay(&*journal_dir, &store, applied, mode, &options)?;
     let end = replayed.end;
     if replayed.batches > 0 {
         // Whatever was in them: the applied position must move before their segments go.
         if !planted("recovery_writes_no_checkpoint") {
-            store.checkpoint(&memtable.read())?;
+            store.checkpoint(&memtable.read(), options.background)?;
         }
         last_number = store.reader()?.last_number()?;
     }
@@ -104,13 +103,13 @@ fn replay(
     store: &Store,
     applied: Applied,
     mode: Mode,
-    limit: usize,
+    options: &Options,
 ) -> Result<(Replayed, Memtable)> {
     let mut memtable = Memtable::new(applied.end);
     let replayed = recover::replay(dir, store.id(), applied, mode, &mut |batch| {
         // I10: however long the journal, memory stays bounded.
-        if memtable.bytes() >= limit {
-            store.checkpoint(&memtable.read())?;
+        if memtable.bytes() >= options.pressure_bytes {
+            store.checkpoint(&memtable.read(), options.background)?;
             let end = memtable.read().end;
             memtable = Memtable::new(end);
         }

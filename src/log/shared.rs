@@ -286,8 +286,10 @@ impl Shared {
         if planted("journal_goes_before_the_store") {
             _ = self.journal.release(frozen.end());
         }
-        let applied =
-            self.store.checkpoint(&frozen.read()).inspect_err(|error| self.stop(error))?;
+        let applied = self
+            .store
+            .checkpoint(&frozen.read(), self.options.background)
+            .inspect_err(|error| self.stop(error))?;
         {
             let mut view = self.view.write();
             view.frozen = None;

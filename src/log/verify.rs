@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::entry::{Kind, Seq};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{BlockRow, Mark, SessionRecord, StoreReader};
+use crate::store::{BlockRow, Mark, MarkKey, SessionRecord, StoreReader};
 
 use super::snapshot::Snapshot;
 
@@ -50,7 +50,7 @@ const PROBLEMS_MAX: usize = 10_000;
 struct Walk<'a> {
     snapshot: &'a Snapshot,
     report: VerifyReport,
-    marks: HashMap<(u64, u8, u64), Seq>,
+    marks: HashMap<MarkKey, Seq>,
     /// The seq behind the last event in the memtables looked at so far.
     in_journal: HashMap<u64, Seq>,
 }

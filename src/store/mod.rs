@@ -3,6 +3,7 @@
 //! * [`tables`]: table definitions and how values are framed.
 //! * [`block`]: runs of events, the values of the `events` table.
 //! * [`checkpoint`]: one transaction that takes a memtable in.
+//! * [`rows`]: what a checkpoint writes, worked out without the tables.
 //! * [`projection`]: what is derived from a session's events, and the removal of a session.
 //! * [`reader`]: a view of the store at one moment.
 //! * [`backend`]: redb's file access on our own files.
@@ -17,6 +18,7 @@ pub(crate) mod block;
 mod checkpoint;
 mod projection;
 mod reader;
+mod rows;
 mod tables;
 
 use std::cell::Cell;
@@ -39,7 +41,7 @@ use tables::{EVENTS, FORMAT_VERSION, MARKS, META, SESSION_IDS, SESSIONS};
 
 pub(crate) use projection::Header as ProjectionHeader;
 pub(crate) use reader::{BlockRow, StoreReader};
-pub(crate) use tables::{FORMAT_VERSION as STORE_FORMAT_VERSION, Mark, SessionRecord};
+pub(crate) use tables::{FORMAT_VERSION as STORE_FORMAT_VERSION, Mark, MarkKey, SessionRecord};
 
 /// The store's file name.
 pub(crate) const FILE: &str = "events.redb";

@@ -7,7 +7,9 @@ use crate::error::{Error, Result};
 use crate::journal::Applied;
 
 use super::block::{self, Block};
-use super::tables::{self, EVENTS, MARKS, META, Mark, SESSION_IDS, SESSIONS, SessionRecord};
+use super::tables::{
+    self, EVENTS, MARKS, META, Mark, MarkKey, SESSION_IDS, SESSIONS, SessionRecord,
+};
 use super::{FILE, FORMAT_VERSION, Store, guarded, projection};
 
 /// A view of the store.
@@ -17,7 +19,7 @@ pub(crate) struct StoreReader {
     events: ReadOnlyTable<(u64, u64), &'static [u8]>,
     sessions: ReadOnlyTable<u64, &'static [u8]>,
     session_ids: ReadOnlyTable<&'static str, (u64, u32)>,
-    marks: ReadOnlyTable<(u64, u8, u64), (u64, u32)>,
+    marks: ReadOnlyTable<MarkKey, (u64, u32)>,
     pub(super) projections: Option<projection::Table>,
 }
 
@@ -31,8 +33,7 @@ pub(crate) struct BlockRow {
 
 /// A stored mark as `verify` meets it.
 pub(crate) struct MarkRow {
-    /// Session, kind, ordinal.
-    pub(crate) key: (u64, u8, u64),
+    pub(crate) key: MarkKey,
     pub(crate) seq: Seq,
     /// The checksum is right.
     pub(crate) whole: bool,

@@ -15,7 +15,9 @@ pub(super) const EVENTS: TableDefinition<(u64, u64), &[u8]> = TableDefinition::n
 pub(super) const SESSIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("sessions");
 pub(super) const SESSION_IDS: TableDefinition<&str, (u64, u32)> =
     TableDefinition::new("session_ids");
-pub(super) const MARKS: TableDefinition<(u64, u8, u64), (u64, u32)> = TableDefinition::new("marks");
+/// Session, kind of mark, ordinal.
+pub(crate) type MarkKey = (u64, u8, u64);
+pub(super) const MARKS: TableDefinition<MarkKey, (u64, u32)> = TableDefinition::new("marks");
 pub(super) const PROJECTIONS: TableDefinition<(u64, u8), &[u8]> =
     TableDefinition::new("projections");
 pub(super) const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
@@ -165,7 +167,7 @@ pub(super) fn id_check(id: &str, number: u64, seed: u32) -> u32 {
     hasher.finalize()
 }
 
-pub(super) fn mark_check(key: (u64, u8, u64), seq: u64, seed: u32) -> u32 {
+pub(super) fn mark_check(key: MarkKey, seq: u64, seed: u32) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(seed);
     hasher.update(&key.0.to_le_bytes());
     hasher.update(&[key.1]);
