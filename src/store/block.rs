@@ -7,6 +7,7 @@
 //! Invariant I8: the frame's CRC, the session and first seq in its header and the counts are
 //! checked on every read; what fails is an error that names the block, never data.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::entry::{Flags, Kind, SharedBytes, StoredEntry, Terminator};
@@ -123,13 +124,31 @@ pub(crate) fn decode(stored: &[u8], seed: u32, session: u64, first_seq: u64) -> 
     let raw_len = header.raw_len as usize;
     let raw = match frame.head.codec {
         0 => frame.payload.to_vec(),
-        1 => zstd::bulk::decompress(frame.payload, raw_len)
+        1 => decompress(frame.payload, raw_len)
             .map_err(|e| corrupt(&format_args!("the block does not decompress: {e}")))?,
         other => return Err(corrupt(&format_args!("the block has the unknown codec {other}"))),
     };
     let offsets = (raw.len() == raw_len).then(|| tags(&raw, header.entries)).flatten();
     let offsets = offsets.ok_or_else(|| corrupt(&FrameError::Content))?;
     Ok(Block { first_seq, raw: Arc::new(raw), offsets: Arc::new(offsets) })
+}
+
+/// What `payload` decompresses to, at most `raw_len` bytes.
+fn decompress(payload: &[u8], raw_len: usize) -> std::io::Result<Vec<u8>> {
+    thread_local! {
+        // Setting one up takes as long as a small block.
+        static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+            const { RefCell::new(None) };
+    }
+    DECOMPRESSOR.with_borrow_mut(|kept| {
+        let mut decompressor = match kept.take() {
+            Some(decompressor) => decompressor,
+            None => zstd::bulk::Decompressor::new()?,
+        };
+        let raw = decompressor.decompress(payload, raw_len);
+        *kept = Some(decompressor);
+        raw
+    })
 }
 
 /// The offsets of `count` tags that account for every byte of `raw`.

@@ -17,7 +17,7 @@ use crate::journal::{Epoch, Position};
 use crate::memtable::{MemInner, SessionView};
 use crate::planted::planted;
 
-use super::block::{BLOCK_BYTES_MAX, Builder, SMALL_BLOCK_BYTES_MAX};
+use super::block::{BLOCK_BYTES_MAX, SMALL_BLOCK_BYTES_MAX};
 use super::rows::{Addition, Maker, Rows};
 use super::tables::{
     self, EVENTS, MARKS, META, META_APPLIED, META_OPENED, MarkKey, SESSION_IDS, SESSIONS,
@@ -26,8 +26,6 @@ use super::{Store, begin_durable, guarded, translate};
 
 /// From this many sessions in one checkpoint on, blocks are small.
 const MANY_SESSIONS: usize = 10_000;
-/// Fast enough to keep up with the journal; higher levels gain little on blocks of this size.
-const ZSTD_LEVEL: i32 = 1;
 /// From so much memory on a second thread is worth its start.
 const LARGE_BYTES: usize = 1 << 20;
 /// So many sessions, or a session with so many events, are looked up at a time.
@@ -56,16 +54,15 @@ impl Store {
         let seed = tables::seed(self.id);
         let many = memtable.sessions.len() >= MANY_SESSIONS;
         let limit = if many { SMALL_BLOCK_BYTES_MAX } else { BLOCK_BYTES_MAX };
-        let maker = Maker::new(seed, Builder::new(seed, limit, ZSTD_LEVEL)?);
         let in_two = may_be_threads && memtable.bytes() >= LARGE_BYTES;
         guarded("write", || {
             let transaction = begin_durable(database)?;
             let mut tables = Tables::open(&transaction, limit)?;
             let sessions = memtable.views(memtable.end);
             let written = if in_two {
-                write_in_two(&mut tables, sessions, maker)
+                write_in_two(&mut tables, sessions, seed)
             } else {
-                write(&mut tables, sessions, maker)
+                write(&mut tables, sessions, seed)
             };
             if let Err(error) = written {
                 return Ok(Err(error));
@@ -85,8 +82,9 @@ impl Store {
 fn write<'m>(
     tables: &mut Tables<'_>,
     sessions: impl Iterator<Item = (u64, SessionView<'m>)>,
-    mut maker: Maker,
+    seed: u32,
 ) -> Result<()> {
+    let mut maker = Maker::new(seed, tables.limit)?;
     for (number, session) in sessions {
         let addition = tables.look_up(number, session)?;
         maker.add(&addition, &mut |rows| tables.write(&rows))?;
@@ -98,19 +96,23 @@ fn write<'m>(
 fn write_in_two<'m>(
     tables: &mut Tables<'_>,
     mut sessions: impl Iterator<Item = (u64, SessionView<'m>)>,
-    maker: Maker,
+    seed: u32,
 ) -> Result<()> {
+    let limit = tables.limit;
     std::thread::scope(|scope| {
         // Wherever this returns, both ends are dropped before the scope waits for the thread.
         let (to_maker, additions) = sync_channel::<Vec<Addition<'m>>>(WAITING);
         let (to_writer, made) = sync_channel(WAITING);
         let make = move || {
-            let result = make_groups(maker, additions, &to_writer);
+            let maker = Maker::new(seed, limit);
+            let result = maker.and_then(|maker| make_groups(maker, additions, &to_writer));
             _ = result.or_else(|error| to_writer.send(Err(error)));
         };
         let thread = std::thread::Builder::new().name("eventlog-blocks".into());
-        let thread =
-            thread.spawn_scoped(scope, make).map_err(|e| Error::io("cannot start a thread", e))?;
+        let Ok(thread) = thread.spawn_scoped(scope, make) else {
+            // Where no more threads can be had, one does it all.
+            return write(tables, sessions, seed);
+        };
         'groups: loop {
             let mut group = tables.look_up_group(&mut sessions)?;
             if group.is_empty() {

@@ -14,6 +14,8 @@ use super::FILE;
 use super::block::{self, Builder};
 use super::tables::{self, Mark, MarkKey, SessionRecord};
 
+/// Fast enough to keep up with the journal; higher levels gain little on blocks of this size.
+const ZSTD_LEVEL: i32 = 1;
 /// Rows are handed over when there are so many bytes of them.
 const ROWS_BYTES: usize = 256 << 10;
 
@@ -49,8 +51,10 @@ pub(super) struct Maker {
 }
 
 impl Maker {
-    pub(super) fn new(seed: u32, builder: Builder) -> Maker {
-        Maker { seed, builder, rows: Rows::default() }
+    /// With blocks of at most `limit` bytes.
+    pub(super) fn new(seed: u32, limit: usize) -> Result<Maker> {
+        let builder = Builder::new(seed, limit, ZSTD_LEVEL)?;
+        Ok(Maker { seed, builder, rows: Rows::default() })
     }
 
     /// Hands over the rows that are there.
