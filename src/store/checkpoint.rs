@@ -4,35 +4,29 @@
 //! repair, so that a reopen after a kill does not read the whole file. A commit that returned an
 //! error may still have happened; replaying the journal over it is harmless because the applied
 //! position tells.
-//!
-//! The thread that has the transaction looks up and writes rows; a large checkpoint makes them
-//! ([`super::rows`]) on a second one.
 
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::sync_channel;
 
-use redb::{ReadableTable, WriteTransaction};
+use redb::WriteTransaction;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal::{Epoch, Position};
-use crate::memtable::{MemInner, SessionView};
+use crate::memtable::MemInner;
 use crate::planted::planted;
 
-use super::block::{BLOCK_BYTES_MAX, SMALL_BLOCK_BYTES_MAX};
-use super::rows::{Addition, Maker, Rows};
+use super::rows::{self, Rows, Sink};
 use super::tables::{
     self, EVENTS, MARKS, META, META_APPLIED, META_OPENED, MarkKey, SESSION_IDS, SESSIONS,
 };
 use super::{Store, begin_durable, guarded, translate};
 
-/// From this many sessions in one checkpoint on, blocks are small.
-const MANY_SESSIONS: usize = 10_000;
 /// From so much memory on a second thread is worth its start.
 const LARGE_BYTES: usize = 1 << 20;
-/// So many sessions, or a session with so many events, are looked up at a time.
-const GROUP_SESSIONS: usize = 64;
-const GROUP_EVENTS: usize = 512;
-/// Groups and rows that wait for the other thread at most.
-const WAITING: usize = 4;
+/// So many handfuls of rows wait to be written at most.
+const WAITING: usize = 8;
+
+/// Makes rows, and hands them over bit by bit.
+type Make<'m> = dyn Fn(&mut Sink<'_>) -> Result<()> + Sync + 'm;
 
 impl Store {
     /// Remembers the segment that this open begins with. Durable when this returns.
@@ -46,23 +40,20 @@ impl Store {
         })
     }
 
-    /// Writes a memtable out, and returns the position behind everything that the store holds now;
-    /// on a second thread as well if there `may_be_threads`. Durable when this returns.
-    pub(crate) fn checkpoint(&self, memtable: &MemInner, may_be_threads: bool) -> Result<Position> {
+    /// Writes a memtable out, and returns the position behind everything that the store holds now.
+    /// The rows of a large one are made on a second thread if `threads` are allowed. Durable when
+    /// this returns.
+    pub(crate) fn checkpoint(&self, memtable: &MemInner, threads: bool) -> Result<Position> {
         let handle = self.handle();
         let database = handle.writer()?;
-        let seed = tables::seed(self.id);
-        let many = memtable.sessions.len() >= MANY_SESSIONS;
-        let limit = if many { SMALL_BLOCK_BYTES_MAX } else { BLOCK_BYTES_MAX };
-        let in_two = may_be_threads && memtable.bytes() >= LARGE_BYTES;
         guarded("write", || {
             let transaction = begin_durable(database)?;
-            let mut tables = Tables::open(&transaction, limit)?;
-            let sessions = memtable.views(memtable.end);
-            let written = if in_two {
-                write_in_two(&mut tables, sessions, seed)
-            } else {
-                write(&mut tables, sessions, seed)
+            let mut tables = Tables::open(&transaction)?;
+            let make = |sink: &mut Sink<'_>| rows::make(self, memtable, sink);
+            let mut write = |rows| tables.write(&rows);
+            let written = match threads && memtable.bytes() >= LARGE_BYTES {
+                true => on_two_threads(&make, &mut write),
+                false => make(&mut write),
             };
             if let Err(error) = written {
                 return Ok(Err(error));
@@ -78,87 +69,25 @@ impl Store {
     }
 }
 
-/// Looks up, makes and writes in turns.
-fn write<'m>(
-    tables: &mut Tables<'_>,
-    sessions: impl Iterator<Item = (u64, SessionView<'m>)>,
-    seed: u32,
-) -> Result<()> {
-    let mut maker = Maker::new(seed, tables.limit)?;
-    for (number, session) in sessions {
-        let addition = tables.look_up(number, session)?;
-        maker.add(&addition, &mut |rows| tables.write(&rows))?;
-    }
-    maker.flush(&mut |rows| tables.write(&rows))
-}
-
-/// Looks up and writes here, and makes on another thread.
-fn write_in_two<'m>(
-    tables: &mut Tables<'_>,
-    mut sessions: impl Iterator<Item = (u64, SessionView<'m>)>,
-    seed: u32,
-) -> Result<()> {
-    let limit = tables.limit;
+/// Makes rows on another thread, and writes them on this one.
+fn on_two_threads(make: &Make<'_>, write: &mut Sink<'_>) -> Result<()> {
     std::thread::scope(|scope| {
-        // Wherever this returns, both ends are dropped before the scope waits for the thread.
-        let (to_maker, additions) = sync_channel::<Vec<Addition<'m>>>(WAITING);
         let (to_writer, made) = sync_channel(WAITING);
-        let make = move || {
-            let maker = Maker::new(seed, limit);
-            let result = maker.and_then(|maker| make_groups(maker, additions, &to_writer));
-            _ = result.or_else(|error| to_writer.send(Err(error)));
+        let hand_over = move |rows| {
+            let gone = |_| Error::new(ErrorKind::Poisoned, "the checkpoint has failed");
+            to_writer.send(rows).map_err(gone)
         };
-        let thread = std::thread::Builder::new().name("eventlog-blocks".into());
-        let Ok(thread) = thread.spawn_scoped(scope, make) else {
+        let thread = std::thread::Builder::new().name("eventlog-rows".into());
+        let Ok(maker) = thread.spawn_scoped(scope, move || make(&mut { hand_over })) else {
             // Where no more threads can be had, one does it all.
-            return write(tables, sessions, seed);
+            return make(write);
         };
-        'groups: loop {
-            let mut group = tables.look_up_group(&mut sessions)?;
-            if group.is_empty() {
-                break;
-            }
-            while let Err(refused) = to_maker.try_send(group) {
-                // The thread has ended, and says below why.
-                let TrySendError::Full(waiting) = refused else { break 'groups };
-                group = waiting;
-                // Every group gives rows, so that one of those that wait gives its place.
-                let Ok(rows) = made.recv() else { break 'groups };
-                tables.write(&rows?)?;
-            }
-        }
-        drop(to_maker);
-        made.into_iter().try_for_each(|rows| tables.write(&rows?))?;
-        let ended = |_| Error::new(ErrorKind::Poisoned, "a thread of the checkpoint has ended");
-        thread.join().map_err(ended)
+        // Ends with the maker, or with the first error; the maker's next rows then find nobody.
+        let written = made.into_iter().try_for_each(write);
+        let made = maker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        written.and(made)
     })
 }
-
-/// Makes rows of groups of additions until there are no more.
-fn make_groups(
-    mut maker: Maker,
-    groups: Receiver<Vec<Addition<'_>>>,
-    to_writer: &SyncSender<Result<Rows>>,
-) -> Result<()> {
-    let mut sink = |rows| {
-        let nobody = |_| Error::new(ErrorKind::Poisoned, "the checkpoint has ended");
-        to_writer.send(Ok(rows)).map_err(nobody)
-    };
-    for group in groups {
-        for addition in &group {
-            maker.add(addition, &mut sink)?;
-        }
-        maker.flush(&mut sink)?;
-    }
-    Ok(())
-}
-
-fn failed(error: redb::Error) -> Error {
-    translate("write", error)
-}
-
-/// A session's record, and its last block if that is short.
-type Found = (Option<Vec<u8>>, Option<(u64, Vec<u8>)>);
 
 /// The tables that a checkpoint writes to.
 struct Tables<'t> {
@@ -166,58 +95,20 @@ struct Tables<'t> {
     sessions: redb::Table<'t, u64, &'static [u8]>,
     ids: redb::Table<'t, &'static str, (u64, u32)>,
     marks: redb::Table<'t, MarkKey, (u64, u32)>,
-    /// The largest block.
-    limit: usize,
 }
 
 impl<'t> Tables<'t> {
-    fn open(transaction: &'t WriteTransaction, limit: usize) -> Result<Tables<'t>, redb::Error> {
+    fn open(transaction: &'t WriteTransaction) -> Result<Tables<'t>, redb::Error> {
         Ok(Tables {
             events: transaction.open_table(EVENTS)?,
             sessions: transaction.open_table(SESSIONS)?,
             ids: transaction.open_table(SESSION_IDS)?,
             marks: transaction.open_table(MARKS)?,
-            limit,
         })
     }
 
-    /// The next sessions with what there is of them already; none when there are no more.
-    fn look_up_group<'m>(
-        &self,
-        sessions: &mut impl Iterator<Item = (u64, SessionView<'m>)>,
-    ) -> Result<Vec<Addition<'m>>> {
-        let mut group = Vec::new();
-        let mut events = 0;
-        while group.len() < GROUP_SESSIONS && events < GROUP_EVENTS {
-            let Some((number, session)) = sessions.next() else { break };
-            events += session.entries().size_hint().0;
-            group.push(self.look_up(number, session)?);
-        }
-        Ok(group)
-    }
-
-    /// A session with what there is of it already.
-    fn look_up<'m>(&self, number: u64, session: SessionView<'m>) -> Result<Addition<'m>> {
-        self.find(number, &session)
-            .map(|(record, short_tail)| Addition { number, session, record, short_tail })
-            .map_err(failed)
-    }
-
-    fn find(&self, number: u64, session: &SessionView<'_>) -> Result<Found, redb::Error> {
-        let record = self.sessions.get(number)?.map(|guard| guard.value().to_vec());
-        if session.entries().next().is_none() {
-            return Ok((record, None));
-        }
-        let last = self.events.range((number, 0)..=(number, u64::MAX))?.next_back().transpose()?;
-        let short_tail = last.and_then(|(key, value)| {
-            let stored = value.value();
-            (stored.len() < self.limit / 2).then(|| (key.value().1, stored.to_vec()))
-        });
-        Ok((record, short_tail))
-    }
-
     fn write(&mut self, rows: &Rows) -> Result<()> {
-        self.insert(rows).map_err(failed)
+        self.insert(rows).map_err(|error| translate("write", error))
     }
 
     fn insert(&mut self, rows: &Rows) -> Result<(), redb::Error> {
@@ -243,11 +134,10 @@ mod tests {
 
     use super::*;
     use crate::entry::{Flags, Kind, Terminator};
-    use crate::error::ErrorKind;
     use crate::io::StdDir;
     use crate::journal::Lsn;
     use crate::journal::batch::EntryHead;
-    use crate::memtable::{Change, Memtable};
+    use crate::memtable::{Attributes, Change, Memtable};
     use crate::store::{self, SessionRecord};
 
     /// A batch with `each` events, from `first_seq` on, of each of `sessions`.
@@ -284,16 +174,32 @@ mod tests {
         Store::open(dir, 1 << 20).unwrap()
     }
 
-    /// Session, first seq and length of each block; the records; how many marks.
-    type Content = (Vec<(u64, u64, u64)>, Vec<SessionRecord>, usize, Position);
+    #[derive(Debug, Default, PartialEq)]
+    struct Content {
+        /// Session, first seq, and length of each block.
+        blocks: Vec<(u64, u64, u64)>,
+        events: Vec<(u64, Kind, Flags, Vec<u8>)>,
+        records: Vec<SessionRecord>,
+        marks: Vec<(MarkKey, u64, bool)>,
+        applied: Position,
+    }
 
     fn content(store: &Store) -> Content {
         let reader = store.reader().unwrap();
-        let blocks = reader.blocks().unwrap().map(|row| row.unwrap());
-        let blocks = blocks.map(|row| (row.session, row.first_seq, row.stored_len)).collect();
-        let numbers = reader.numbers_from(0).map(|number| number.unwrap());
-        let records = numbers.map(|number| reader.record(number).unwrap().unwrap()).collect();
-        (blocks, records, reader.marks().unwrap().count(), reader.applied().end)
+        let mut content = Content { applied: reader.applied().end, ..Content::default() };
+        for row in reader.blocks().unwrap().map(|row| row.unwrap()) {
+            content.blocks.push((row.session, row.first_seq, row.stored_len));
+            for entry in row.block.unwrap().entries() {
+                let bytes = entry.bytes().to_vec();
+                content.events.push((entry.seq(), entry.kind(), entry.flags, bytes));
+            }
+        }
+        for number in reader.numbers_from(0) {
+            content.records.push(reader.record(number.unwrap()).unwrap().unwrap());
+        }
+        let marks = reader.marks().unwrap().map(|mark| mark.unwrap());
+        content.marks.extend(marks.map(|mark| (mark.key, mark.seq, mark.whole)));
+        content
     }
 
     #[test]
@@ -314,7 +220,8 @@ mod tests {
             }
             let [alone, in_two] = stores.each_ref().map(content);
             assert_eq!(alone, in_two);
-            assert_eq!((alone.1.len(), alone.3), (301, end));
+            assert_eq!((alone.records.len(), alone.applied), (301, end));
+            assert_eq!(alone.events.len() as u64, (first_seq + each) * (299 + 250 + 1));
         }
     }
 
@@ -330,7 +237,60 @@ mod tests {
             let error = store.checkpoint(&table.read(), true).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
             assert!(error.to_string().contains(&format!("session {gap}")), "{error}");
-            assert_eq!(content(&store), (Vec::new(), Vec::new(), 0, Position::default()));
+            assert_eq!(content(&store), Content::default());
         }
+    }
+
+    #[test]
+    fn a_failing_write_ends_the_maker_and_is_what_is_reported() {
+        let mut written = 0;
+        let make = |sink: &mut Sink<'_>| loop {
+            sink(Rows::default())?;
+        };
+        let result = on_two_threads(&make, &mut |_| {
+            written += 1;
+            match written {
+                3 => Err(Error::new(ErrorKind::Io, "the third")),
+                _ => Ok(()),
+            }
+        });
+        assert_eq!((result.unwrap_err().to_string().as_str(), written), ("the third", 3));
+    }
+
+    #[test]
+    fn what_the_maker_fails_with_is_reported_behind_what_it_has_made() {
+        let mut written = 0;
+        let make = |sink: &mut Sink<'_>| {
+            (0..2 * WAITING).try_for_each(|_| sink(Rows::default()))?;
+            Err(Error::new(ErrorKind::Corrupt, "the last"))
+        };
+        let result = on_two_threads(&make, &mut |_| {
+            written += 1;
+            Ok(())
+        });
+        assert_eq!(result.unwrap_err().to_string(), "the last");
+        assert_eq!(written, 2 * WAITING);
+    }
+
+    #[test]
+    fn rows_of_sessions_without_events_are_handed_over_bit_by_bit() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = new_store(&dir);
+        let table = Memtable::new(Position::default());
+        let meta = Attributes { meta: Some("m".repeat(32 << 10)), ..Attributes::default() };
+        let changes = (1..100).flat_map(|session| {
+            let id = format!("s-{session}").into();
+            let attributes = meta.clone();
+            [Change::Declare { session, id }, Change::Describe { session, attributes }]
+        });
+        table.apply(changes, Arc::default(), Position { batch: 1, ..Position::default() }, 1);
+        let (mut records, mut most) = (0, 0);
+        rows::make(&store, &table.read(), &mut |rows| {
+            most = most.max(rows.records.len());
+            records += rows.records.len();
+            Ok(())
+        })
+        .unwrap();
+        assert!(records == 99 && most <= 9, "{records}, {most} at once");
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct StoreReader {
     pub(super) projections: Option<projection::Table>,
 }
 
-/// A stored block as `verify` meets it.
+/// A stored block.
 pub(crate) struct BlockRow {
     pub(crate) session: u64,
     pub(crate) first_seq: u64,
@@ -137,6 +137,26 @@ impl StoreReader {
         if seq < block.end_seq() { Ok(block) } else { Err(missing()) }
     }
 
+    /// The session's last block, if it has fewer than `below` stored bytes.
+    pub(crate) fn short_tail(&self, session: u64, below: usize) -> Result<Option<BlockRow>> {
+        guarded("read", || {
+            let all = (session, 0)..=(session, u64::MAX);
+            let last = self.events.range(all)?.next_back().transpose()?;
+            let row = last.map(|(key, value)| self.row(key.value(), value.value(), below));
+            Ok(row.flatten())
+        })
+    }
+
+    fn row(&self, key: (u64, u64), stored: &[u8], below: usize) -> Option<BlockRow> {
+        let (session, first_seq) = key;
+        (stored.len() < below).then(|| BlockRow {
+            session,
+            first_seq,
+            stored_len: stored.len() as u64,
+            block: block::decode(stored, self.seed, session, first_seq),
+        })
+    }
+
     /// Where the search for event `seq` ends: the first seq of the block found, which is checked
     /// but not decompressed.
     pub(crate) fn locate(&self, session: u64, seq: Seq) -> Result<Option<Seq>> {
@@ -180,15 +200,8 @@ impl StoreReader {
                 return None;
             }
             let next = guarded("read", || {
-                let Some((key, value)) = range.next().transpose()? else { return Ok(None) };
-                let (session, first_seq) = key.value();
-                let stored = value.value();
-                Ok(Some(BlockRow {
-                    session,
-                    first_seq,
-                    stored_len: stored.len() as u64,
-                    block: block::decode(stored, self.seed, session, first_seq),
-                }))
+                let row = range.next().transpose()?;
+                Ok(row.and_then(|(key, value)| self.row(key.value(), value.value(), usize::MAX)))
             });
             failed = next.is_err();
             next.transpose()

@@ -1,33 +1,29 @@
-//! From a session's new events to rows: what a checkpoint writes, worked out without the tables.
+//! From a memtable to rows: what a checkpoint writes.
 //!
-//! Packing and compressing is most of a checkpoint's work; it needs nothing of a transaction, so
-//! that it can be done on a thread of its own.
+//! Looking up what there is, packing and compressing is most of a checkpoint's work. All of it is
+//! done on the store as it was before, without the transaction that writes, so that it can run on
+//! a thread of its own.
 
 use std::sync::Arc;
 
 use crate::entry::StoredEntry;
 use crate::error::{Error, Result};
-use crate::memtable::SessionView;
+use crate::memtable::{MemInner, SessionView};
 use crate::planted::planted;
 
-use super::FILE;
-use super::block::{self, Builder};
+use super::block::{BLOCK_BYTES_MAX, Builder, SMALL_BLOCK_BYTES_MAX};
+use super::reader::StoreReader;
 use super::tables::{self, Mark, MarkKey, SessionRecord};
+use super::{FILE, Store};
 
+/// From this many sessions in one checkpoint on, blocks are small.
+const MANY_SESSIONS: usize = 10_000;
 /// Fast enough to keep up with the journal; higher levels gain little on blocks of this size.
 const ZSTD_LEVEL: i32 = 1;
-/// Rows are handed over when there are so many bytes of them.
+/// Rows are handed over when they take so many bytes.
 const ROWS_BYTES: usize = 256 << 10;
-
-/// A session with new events, and what the store holds of it.
-pub(super) struct Addition<'m> {
-    pub(super) number: u64,
-    pub(super) session: SessionView<'m>,
-    /// Its record.
-    pub(super) record: Option<Vec<u8>>,
-    /// Its last block, with its first seq, if that is under half full.
-    pub(super) short_tail: Option<(u64, Vec<u8>)>,
-}
+/// What a row takes beside its block or record, roughly.
+const ROW_BYTES: usize = 64;
 
 /// Rows that are to be written.
 #[derive(Default)]
@@ -40,71 +36,71 @@ pub(super) struct Rows {
     bytes: usize,
 }
 
-/// Takes rows, in the order in which they are to be written.
+/// Takes rows.
 pub(super) type Sink<'s> = dyn FnMut(Rows) -> Result<()> + 's;
 
-/// Makes rows of additions, one after the other.
-pub(super) struct Maker {
-    seed: u32,
-    builder: Builder,
-    rows: Rows,
+/// Hands what becomes of `memtable` in the store to `sink`, bit by bit, ordered by session.
+///
+/// # Errors
+///
+/// `Corrupt` where a session's record is damaged or missing, or ends elsewhere than where the new
+/// events begin; what reading and what `sink` returns.
+pub(super) fn make(store: &Store, memtable: &MemInner, sink: &mut Sink<'_>) -> Result<()> {
+    let store = StoreReader::new(store)?;
+    let many = memtable.sessions.len() >= MANY_SESSIONS;
+    let limit = if many { SMALL_BLOCK_BYTES_MAX } else { BLOCK_BYTES_MAX };
+    let builder = Builder::new(store.seed, limit, ZSTD_LEVEL)?;
+    let mut maker = Maker { store, limit, builder, rows: Rows::default(), sink };
+    for (number, session) in memtable.views(memtable.end) {
+        maker.add(number, &session)?;
+    }
+    (maker.sink)(maker.rows)
 }
 
-impl Maker {
-    /// With blocks of at most `limit` bytes.
-    pub(super) fn new(seed: u32, limit: usize) -> Result<Maker> {
-        let builder = Builder::new(seed, limit, ZSTD_LEVEL)?;
-        Ok(Maker { seed, builder, rows: Rows::default() })
-    }
+struct Maker<'a, 's> {
+    store: StoreReader,
+    /// The largest block.
+    limit: usize,
+    builder: Builder,
+    rows: Rows,
+    sink: &'a mut Sink<'s>,
+}
 
-    /// Hands over the rows that are there.
-    pub(super) fn flush(&mut self, sink: &mut Sink<'_>) -> Result<()> {
-        sink(std::mem::take(&mut self.rows))
-    }
-
-    /// Makes the rows of one session, and hands over what is enough.
-    ///
-    /// # Errors
-    ///
-    /// `Corrupt` where the session's record is damaged or missing, or ends elsewhere than where the
-    /// new events begin; what the sink returns.
-    pub(super) fn add(&mut self, addition: &Addition<'_>, sink: &mut Sink<'_>) -> Result<()> {
-        let Addition { number, session, record, .. } = addition;
-        let old = record.as_deref().map(|old| tables::decode_record(old, self.seed, *number));
-        let mut record = next_record(*number, old, session)?;
+impl Maker<'_, '_> {
+    /// Makes the rows of one session.
+    fn add(&mut self, number: u64, session: &SessionView<'_>) -> Result<()> {
+        let mut record = next_record(number, self.store.record(number)?, session)?;
         if let Some((first_new, _)) = session.entries().next() {
-            let mut entries = self.take_short_tail(addition, &mut record);
+            let mut entries = self.take_short_tail(&mut record)?;
             entries.extend(session.entries().map(|(seq, entry)| entry.stored(seq)));
             if planted("checkpoint_leaves_one_out") && entries.len() > 4 {
                 entries.pop();
             }
-            self.pack(&entries, first_new, &mut record, sink)?;
+            self.pack(&entries, first_new, &mut record)?;
         }
         if let Some(id) = session.declared() {
-            self.rows.ids.push((id.clone(), (*number, tables::id_check(id, *number, self.seed))));
+            let check = tables::id_check(id, number, self.store.seed);
+            self.rows.ids.push((id.clone(), (number, check)));
+            self.rows.bytes += ROW_BYTES + id.len();
         }
-        self.rows.records.push((*number, tables::encode_record(&record, self.seed)));
-        Ok(())
+        let record = tables::encode_record(&record, self.store.seed);
+        self.rows.bytes += ROW_BYTES + record.len();
+        self.rows.records.push((number, record));
+        self.hand_over_if_enough()
     }
 
-    /// The entries of the short last block: it will be written again, with the new ones behind
-    /// them, under the same key. One that is damaged stays as it is: reads report it, and the new
-    /// events do not need it.
-    fn take_short_tail(
-        &self,
-        addition: &Addition<'_>,
-        record: &mut SessionRecord,
-    ) -> Vec<StoredEntry> {
-        let Some((first_seq, stored)) = &addition.short_tail else { return Vec::new() };
-        let Ok(block) = block::decode(stored, self.seed, record.number, *first_seq) else {
-            return Vec::new();
+    /// The entries of the session's last block if it is under half full: it will be written again,
+    /// with the new ones behind them, under the same key. One that is damaged stays as it is:
+    /// reads report it, and the new events do not need it.
+    fn take_short_tail(&self, record: &mut SessionRecord) -> Result<Vec<StoredEntry>> {
+        let Some(tail) = self.store.short_tail(record.number, self.limit / 2)? else {
+            return Ok(Vec::new());
         };
-        if block.end_seq() != record.next_seq {
-            return Vec::new();
-        }
+        let block = tail.block.ok().filter(|block| block.end_seq() == record.next_seq);
+        let Some(block) = block else { return Ok(Vec::new()) };
         record.blocks = record.blocks.saturating_sub(1);
-        record.stored_bytes = record.stored_bytes.saturating_sub(stored.len() as u64);
-        block.entries().collect()
+        record.stored_bytes = record.stored_bytes.saturating_sub(tail.stored_len);
+        Ok(block.entries().collect())
     }
 
     /// Packs entries into blocks. Those before `first_new` are counted already.
@@ -113,7 +109,6 @@ impl Maker {
         entries: &[StoredEntry],
         first_new: u64,
         record: &mut SessionRecord,
-        sink: &mut Sink<'_>,
     ) -> Result<()> {
         let mut rest = entries;
         while let Some(first) = rest.first() {
@@ -123,11 +118,9 @@ impl Maker {
             self.count_and_mark(new, record);
             record.blocks += 1;
             record.stored_bytes += built.stored.len() as u64;
-            self.rows.bytes += built.stored.len();
+            self.rows.bytes += ROW_BYTES + built.stored.len();
             self.rows.blocks.push(((record.number, built.first_seq), built.stored));
-            if self.rows.bytes >= ROWS_BYTES {
-                self.flush(sink)?;
-            }
+            self.hand_over_if_enough()?;
             rest = later;
         }
         Ok(())
@@ -145,11 +138,19 @@ impl Maker {
                 if !*marked && mark.is_on(entry.kind, entry.flags) {
                     *marked = true;
                     let key = (record.number, mark as u8, record.marked(mark));
-                    let check = tables::mark_check(key, entry.seq, self.seed);
+                    let check = tables::mark_check(key, entry.seq, self.store.seed);
                     self.rows.marks.push((key, (entry.seq, check)));
+                    self.rows.bytes += ROW_BYTES;
                 }
             }
             record.count(entry.kind, entry.flags, entry.line_len());
+        }
+    }
+
+    fn hand_over_if_enough(&mut self) -> Result<()> {
+        match self.rows.bytes >= ROWS_BYTES {
+            true => (self.sink)(std::mem::take(&mut self.rows)),
+            false => Ok(()),
         }
     }
 }
@@ -157,11 +158,11 @@ impl Maker {
 /// The session's record with everything but the new events counted in.
 fn next_record(
     number: u64,
-    old: Option<Result<SessionRecord>>,
+    old: Option<SessionRecord>,
     session: &SessionView<'_>,
 ) -> Result<SessionRecord> {
     let mut record = match (old, session.declared()) {
-        (Some(old), _) => old?,
+        (Some(old), _) => old,
         (None, Some(id)) => SessionRecord::begin(number, id, session),
         (None, None) => {
             let place = format!("{FILE}, record of session {number}");
