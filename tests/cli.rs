@@ -526,7 +526,7 @@ fn piped_text_is_what_was_written() {
 #[test]
 fn names_with_an_at_sign_are_never_taken_over_by_a_session() {
     let dir = imported();
-    let mut child = eventlog(dir.path(), &["append", "@1"])
+    let mut child = eventlog(dir.path(), &["append", "\\@1"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .spawn()
@@ -770,4 +770,57 @@ fn every_command_has_a_manual_page_and_completions() {
         assert!(expect(0, dir, &["completions", shell]).contains("quarantine"), "{shell}");
     }
     expect(6, dir, &["man", "--dir", "man/eventlog.1"]);
+}
+
+#[test]
+fn the_long_help_of_a_command_is_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    for (command, said) in [
+        ("resume", "Without SESSION it is the latest session"),
+        ("import", "What a file is, is told by its content"),
+        ("append", "appended as damaged"),
+        ("completions", "bash-completion/completions"),
+    ] {
+        let help = expect(0, dir.path(), &["help", command]);
+        assert!(help.contains(said), "{help}");
+    }
+}
+
+#[test]
+fn a_new_session_takes_no_name_with_an_at_sign_but_by_its_escape() {
+    let dir = imported();
+    std::fs::write(dir.path().join("own.jsonl"), std::fs::read(demo()).unwrap()).unwrap();
+    expect(2, dir.path(), &["fork", ID, "--at", "0", "--as", "@f"]);
+    expect(0, dir.path(), &["fork", ID, "--at", "0", "--as", "\\@f"]);
+    expect(2, dir.path(), &["import", "own.jsonl", "--as", "@i"]);
+    expect(0, dir.path(), &["import", "own.jsonl", "--as", "\\@i"]);
+    expect(2, dir.path(), &["append", "@last"]);
+    let rows = json_lines(&expect(0, dir.path(), &["sessions", "--json"]));
+    let ids: Vec<&str> = rows.iter().map(|row| row["session"].as_str().unwrap()).collect();
+    assert!(ids.contains(&"@f") && ids.contains(&"@i") && ids.len() == 3, "{ids:?}");
+}
+
+#[test]
+fn what_no_format_knows_is_kept_and_said_to_be_of_no_use_for_resuming() {
+    let dir = tempfile::tempdir().unwrap();
+    let line = r#"{"type":"user","message":{"role":"user","content":"hello"},"uuid":"u1","sessionId":"abc","timestamp":"2026-01-01T00:00:00Z"}"#;
+    std::fs::write(dir.path().join("other.jsonl"), format!("{line}\n")).unwrap();
+    let output = run(dir.path(), &["import", "other.jsonl"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(stderr.contains("no record is of a type that is known"), "{stderr}");
+    let output = run(dir.path(), &["resume", "other"]);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("no line of session \"other\" is a record of a type"), "{stderr}");
+}
+
+#[test]
+fn an_empty_place_for_the_log_is_an_error_that_says_so_unless_another_is_given() {
+    let dir = imported();
+    let with = |args: &[&str]| eventlog(dir.path(), args).env("EVENTLOG_DIR", "").output().unwrap();
+    let output = with(&["sessions"]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("leave out --log and EVENTLOG_DIR"), "{stderr}");
+    assert!(with(&["--log", "log", "sessions"]).status.success());
 }

@@ -31,8 +31,9 @@ const BUFFER_BYTES: usize = 1 << 20;
 
 impl Append {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
+        let id = place::new_id(&self.session)?;
         let log = place::open_to_write(global, true, output)?;
-        let session = log.session(&self.session)?;
+        let session = log.session(id)?;
         let line_bytes_max = log.max_entry_bytes();
         eventlog::record::check_writable(&session)?;
         if session.ends_open()? {

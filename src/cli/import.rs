@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use eventlog::io::{Changed, Watch};
 use eventlog::jsonl::{self, FileReport, Follower, Found, ImportOptions, Outcome};
-use eventlog::{Error, ErrorKind, EventLog};
+use eventlog::{Code, Error, ErrorKind, EventLog};
 use serde::Serialize;
 
 use super::output::{Output, plural};
@@ -131,6 +131,7 @@ impl Import {
             let hint = "`eventlog append SESSION` takes lines from stdin";
             return Err(Failure::usage("import reads files, not stdin", hint));
         }
+        let session = self.session.as_deref().map(place::new_id).transpose()?;
         if let Some(missing) = self.paths.iter().find(|path| self.follow && !path.exists()) {
             let error = std::io::ErrorKind::NotFound.into();
             return Err(Error::from_io("cannot follow", missing, error).into());
@@ -172,7 +173,7 @@ impl Import {
                 log.map_or(Ok(()), EventLog::close)?;
                 return Err(Failure::Interrupted);
             }
-            match self.import(log.as_ref(), file, output) {
+            match self.import(log.as_ref(), file, session, output) {
                 Ok(report) => self.report(&file.path, report, &mut summary, output)?,
                 Err(error) => {
                     summary.files += 1;
@@ -295,13 +296,14 @@ impl Import {
         &self,
         log: Option<&EventLog>,
         file: &Found,
+        session: Option<&str>,
         output: &Output,
     ) -> Result<FileReport, Error> {
         let total = file.path.metadata().map_or(0, |meta| meta.len());
         let name = file.path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
         let progress = Progress::bytes(output, &name, total);
         let mut options = ImportOptions::default();
-        options.session = self.session.clone();
+        options.session = session.map(str::to_owned);
         options.strict = self.strict;
         options.dry_run = self.dry_run;
         file.import(log, &options, &mut |n| progress.set(n))
@@ -338,7 +340,15 @@ impl Import {
             &plural(report.records, "record"),
             &format!("{} new", report.new_records),
             &remark,
-        ])
+        ])?;
+        let unknown = report.finding_counts.get(&Code::UnknownType).copied().unwrap_or_default();
+        if kept && unknown > 0 && unknown == report.records {
+            let path = place::display(path);
+            output.warn(&format!(
+                "{path}: no record is of a type that is known, so that nothing can be resumed; they are kept as they are"
+            ));
+        }
+        Ok(())
     }
 
     fn report_failure(

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::output::{Output, plural};
 use super::{Exit, Failure, Global, place};
 
-/// Take the last turns of a session back
+/// Take the last turns of a session back; it can be undone
 ///
 /// The events stay in the log and in its exports; resuming, the memory and what is recorded next go
 /// on as if they were not there. `--undo` takes the rewind back, as long as nothing has been
@@ -79,13 +79,14 @@ struct Forked<'a> {
 
 impl Fork {
     pub(crate) fn run(&self, global: &Global, output: &mut Output) -> Result<Exit, Failure> {
+        let new = place::new_id(&self.r#as)?;
         let (log, id) = open(global, &self.session, output)?;
-        let events = sessions::fork(&log, &id, self.at, &self.r#as)?;
+        let events = sessions::fork(&log, &id, self.at, new)?;
         log.close()?;
         if output.json {
-            output.json(&Forked { session: &self.r#as, fork_of: &id, events })?;
+            output.json(&Forked { session: new, fork_of: &id, events })?;
         } else {
-            output.row(&[&self.r#as, &format!("{} of {id}", plural(events, "event"))])?;
+            output.row(&[new, &format!("{} of {id}", plural(events, "event"))])?;
         }
         Ok(Exit::Fine)
     }

@@ -10,6 +10,8 @@ use super::output::Output;
 use super::{Cli, Exit, Failure};
 
 /// Print the completions for a shell
+///
+/// For bash: eventlog completions bash > ~/.local/share/bash-completion/completions/eventlog
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// The shell
@@ -26,6 +28,8 @@ impl Completions {
 }
 
 /// Print the manual page, or write the pages of all commands
+///
+/// To read them: eventlog man --dir ~/.local/share/man/man1, then man eventlog-import
 #[derive(Debug, Args)]
 pub(crate) struct Man {
     /// Write eventlog.1 and a page per command into this directory

@@ -32,6 +32,7 @@ mod verify;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 pub(crate) use exit::{Exit, Failure};
@@ -72,7 +73,9 @@ struct Cli {
 pub(crate) struct Global {
     /// The log's directory [default: the nearest .eventlog upwards, else the user's data
     /// directory]
-    #[arg(long, global = true, value_name = "DIR", env = "EVENTLOG_DIR")]
+    // An empty one gets an error that says what to do.
+    #[arg(long, global = true, value_name = "DIR", env = "EVENTLOG_DIR",
+        value_parser = OsStringValueParser::new().map(PathBuf::from))]
     log: Option<PathBuf>,
     /// Print one JSON value per line
     #[arg(long, global = true)]
@@ -91,53 +94,29 @@ pub(crate) struct Global {
     local: bool,
 }
 
+/// What each does stands at its arguments, where the long help is.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Bring JSONL files into the log; doing it again adds only what is new
     Import(import::Import),
-    /// Write sessions out as JSONL, byte for byte
     Export(export::Export),
-    /// List the sessions, newest first
     Sessions(sessions::Sessions),
-    /// Print the events of a session
     Show(show::Show),
-    /// Print the last events of a session, and follow it
     Tail(tail::Tail),
-    /// Show where a session stands: history, checkpoint, pending and uncertain calls
     Resume(resume::Resume),
-    /// Print what is fed forward to the model: goal, open calls, decisions, failures, work done
     Memory(memory::Memory),
-    /// Look for text in the messages, tool names and arguments of all sessions, newest first
     Search(search::Search),
-    /// Print the last sessions in a few lines, for a system prompt
     Recent(recent::Recent),
-    /// Take the last turns of a session back; it can be undone
     Rewind(manage::Rewind),
-    /// Begin a session with the events of another up to a point
     Fork(manage::Fork),
-    /// Delete a session; a second step removes it for good
     Delete(manage::Delete),
-    /// List the bytes of a session that are no records
     Quarantine(quarantine::Quarantine),
-    /// Read everything and check it
     Verify(verify::Verify),
-    /// Print the log in numbers
     Stats(stats::Stats),
-    /// Append JSONL lines from stdin to a session
     Append(append::Append),
-    /// Look for damage in a JSONL file, and write it without
     Repair(repair::Repair),
-    /// Move recursive-agent's sessions out of a project, to where it keeps them now
     Migrate(migrate::Migrate),
-    /// Open a log that a crash left, and say what was found
     Recover(recover::Recover),
-    /// Print the completions for a shell
-    ///
-    /// For bash: eventlog completions bash > ~/.local/share/bash-completion/completions/eventlog
     Completions(manual::Completions),
-    /// Print the manual page, or write the pages of all commands
-    ///
-    /// To read them: eventlog man --dir ~/.local/share/man/man1, then man eventlog-import
     Man(manual::Man),
 }
 

@@ -139,6 +139,19 @@ pub(crate) fn literal(argument: &str) -> Option<&str> {
     argument.strip_prefix('\\').filter(|id| id.starts_with('@'))
 }
 
+/// The id of a session that may be a new one. One that begins with `@` is written `\\@`: by its plain
+/// id nothing would find it.
+pub(crate) fn new_id(argument: &str) -> Result<&str, Failure> {
+    match literal(argument) {
+        Some(id) => Ok(id),
+        None if argument.starts_with('@') => Err(Failure::usage(
+            format!("{argument:?} stands for a session that is there, and is no id"),
+            format!("give the full id; for one that begins with @ write \\{argument}"),
+        )),
+        None => Ok(argument),
+    }
+}
+
 /// The id of the session that is meant by a full id, a unique prefix, `@last`, or `@N` (the N-th
 /// newest, from 1). What begins with `@` is never an id: no file that is imported can take these
 /// names. `\@x` is the session `@x`.

@@ -126,8 +126,12 @@ pub fn resume(snapshot: &Snapshot, id: &str, options: &ResumeOptions) -> Result<
         events.retain(|event| event.run == *only);
     }
     if events.is_empty() && options.run.is_none() && session.rewinds().is_empty() {
-        return Err(Error::new(ErrorKind::Refused, format!("session {id:?} has no event"))
-            .with_hint("`eventlog quarantine` tells what was set aside"));
+        let message = match session.events {
+            0 => format!("session {id:?} has no event"),
+            _ => format!("no line of session {id:?} is a record of a type that is known"),
+        };
+        return Err(Error::new(ErrorKind::Refused, message)
+            .with_hint("`eventlog show` prints its lines, `eventlog quarantine` what is damaged"));
     }
     let many = events.len() >= MANY_EVENTS;
     let deriver = Deriver::default().reading(options.reading);
