@@ -35,7 +35,7 @@
 //! | open a log | [`EventLog::open`], [`EventLog::builder`], [`EventLog::open_read_only`] |
 //! | append | [`Session::append`], [`Session::append_batch`], [`Session::append_expecting`], [`Session::submit`] |
 //! | read | [`EventLog::read`], [`EventLog::snapshot`], [`EventLog::sessions`] |
-//! | record a run | [`record::Recorder`], [`record::Sinks`] |
+//! | record a run, in lines that can be resumed and searched | [`record::Recorder`], [`record::Sinks`] |
 //! | go on with one | [`resume`], [`memory`] |
 //! | bring files in and out | [`jsonl::import`], [`jsonl::export`] |
 //! | check | [`EventLog::verify`], [`EventLog::stats`] |

@@ -48,9 +48,9 @@ the one in the user's data directory.
 
 stdout is data: a table on a terminal, tab-separated text in a pipe, JSON lines with --json.
 
-Exit codes: 0 fine, 1 nothing matched, 2 usage, 3 not found, 4 damage found, 5 conflict or locked
-by another writer, 6 input/output or no space, 7 done and something was quarantined, 8 newer format,
-130 interrupted.";
+Exit codes: 0 fine, 1 nothing matched, 2 usage, 3 not found, 4 damage found, 5 conflict, refused or
+locked by another writer, 6 input/output or no space, 7 done and something was quarantined, 8 newer
+format, 130 interrupted.";
 
 /// A durable, crash-safe event log for AI-agent sessions.
 ///

@@ -347,7 +347,7 @@ fn journal_bytes(dir: &dyn Dir) -> Result<u64> {
     for epoch in journal::recover::list(&*journal)? {
         // One that a writer has just recycled counts for nothing.
         if let Ok(file) = journal.open(&journal::segment::name(epoch), OpenMode::Read) {
-            bytes += file.len().map_err(failed)?;
+            bytes += file.allocated().map_err(failed)?;
         }
     }
     Ok(bytes)

@@ -135,8 +135,9 @@ impl Builder {
         self
     }
 
-    /// Whether threads run in the background: one that writes checkpoints, one that prepares
-    /// journal segments, one that flushes what nobody waits for. Default: yes. Without them the
+    /// Whether threads run in the background: one that writes checkpoints, with a second one that
+    /// packs and compresses while a large one is written, one that prepares journal segments, one
+    /// that flushes what nobody waits for. Default: yes. Without them the
     /// log does all of it in the calls that need it, and [`EventLog::checkpoint`] is the
     /// caller's to call.
     pub fn background(mut self, yes: bool) -> Builder {

@@ -1,7 +1,8 @@
 //! What all handles of a log that is open for writing share, and its threads.
 //!
 //! Threads: `eventlog-flush` commits what nobody waits for, `eventlog-checkpoint` writes the
-//! memtable to the store, `eventlog-segments` makes journal segments ahead of need. Lock order:
+//! memtable to the store (a large one with `eventlog-rows` beside it, see the store),
+//! `eventlog-segments` makes journal segments ahead of need. Lock order:
 //! open batch, registry, a session's progress; the view's lock is taken alone or before a
 //! memtable's.
 
