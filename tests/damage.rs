@@ -404,6 +404,44 @@ fn i8_a_flipped_bit_in_the_store_is_never_returned_as_data() {
 }
 
 #[test]
+fn a_flipped_bit_in_an_inner_page_with_a_journal_to_replay_gives_an_error_or_what_was_written() {
+    quiet_caught_panics();
+    let (disk, mut model) = stored();
+    let log = open(&disk).unwrap();
+    for n in 0..3 {
+        model.append(&log, "session-1", (0..40).map(|k| line(k + n, 200)).collect()).unwrap();
+    }
+    let killed = disk.kill();
+    drop(log);
+    let whole = killed.bytes("events.redb").unwrap();
+    let (mut refused, mut opened) = (0, 0);
+    for page in (4096..whole.len()).step_by(4096) {
+        // An inner page: its kind, the count of its keys, checksums of its children, their numbers.
+        let keys = usize::from(u16::from_le_bytes([whole[page + 2], whole[page + 3]]));
+        if whole[page] != 2 || !(1..150).contains(&keys) {
+            continue;
+        }
+        for bit in 0..64 * (keys + 1) {
+            let mut bytes = whole.clone();
+            bytes[page + 8 + 16 * (keys + 1) + bit / 8] ^= 1 << (bit % 8);
+            let image = killed.kill();
+            image.overwrite("events.redb", bytes);
+            match open(&image) {
+                Ok(log) => {
+                    opened += 1;
+                    right_or_reported(&log, &model);
+                }
+                Err(error) => {
+                    refused += 1;
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "page {page}, bit {bit}: {error}");
+                }
+            }
+        }
+    }
+    assert!(refused > 20 && opened > 20, "{refused} refused, {opened} opened");
+}
+
+#[test]
 fn c2_a_page_of_zeros_garbage_or_another_place_is_never_returned_as_data() {
     const PAGE: usize = 4096;
     let (disk, model) = stored();

@@ -41,6 +41,9 @@ pub(crate) struct Import {
     /// How many of the files are not there
     #[arg(skip)]
     absent: Cell<u64>,
+    /// How many of the files belong to sessions that are damaged in the log
+    #[arg(skip)]
+    damaged: Cell<u64>,
 }
 
 #[derive(Serialize)]
@@ -191,6 +194,8 @@ impl Import {
         self.report_summary(&summary, output)?;
         Ok(match &summary {
             Summary { failed, .. } if *failed > 0 && *failed == self.absent.get() => Exit::NotFound,
+            // All that failed did so for damage.
+            Summary { failed, .. } if *failed > 0 && *failed == self.damaged.get() => Exit::Damage,
             Summary { failed: 1.., .. } => Exit::InputOutput,
             Summary { conflict: 1.., .. } => Exit::Conflict,
             // Of a directory with other files too, the sessions were taken.
@@ -358,8 +363,10 @@ impl Import {
         output: &mut Output,
     ) -> Result<(), Failure> {
         let message = error.to_string();
-        if error.kind() == ErrorKind::NotFound {
-            self.absent.set(self.absent.get() + 1);
+        match error.kind() {
+            ErrorKind::NotFound => self.absent.set(self.absent.get() + 1),
+            ErrorKind::Corrupt => self.damaged.set(self.damaged.get() + 1),
+            _ => {}
         }
         if output.json {
             output.json(&FileLine {

@@ -130,7 +130,10 @@ impl Shared {
         let thread = std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || body(&shared))
-            .map_err(|e| Error::io("cannot start a thread", e))?;
+            .map_err(|e| {
+                Error::io("cannot start a thread", e)
+                    .with_hint("raise the limit of processes and threads (`ulimit -u`)")
+            })?;
         self.threads.lock().push(thread);
         Ok(())
     }

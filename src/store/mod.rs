@@ -203,7 +203,7 @@ impl Store {
     /// After an I/O error redb reads no more; a new handle does. The log stays stopped for writing.
     fn reopen(&self) -> Result<()> {
         let mut database = self.database.write();
-        *database = Arc::new(Handle::Closed);
+        let_go(std::mem::replace(&mut *database, Arc::new(Handle::Closed)));
         *database = Arc::new(Handle::open(&*self.dir, self.cache_bytes, self.writable)?);
         Ok(())
     }
@@ -226,6 +226,20 @@ impl Store {
             .and_then(|file| file.allocated())
             .map_err(|e| Error::io(format_args!("cannot look at {FILE}"), e))
     }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        let_go(std::mem::replace(self.database.get_mut(), Arc::new(Handle::Closed)));
+    }
+}
+
+/// Drops a handle. redb may find only now how damaged the file is, and panic.
+fn let_go(handle: Arc<Handle>) {
+    _ = guarded("close", || {
+        drop(handle);
+        Ok(())
+    });
 }
 
 impl Handle {

@@ -142,7 +142,9 @@ impl StoreReader {
         guarded("read", || {
             let all = (session, 0)..=(session, u64::MAX);
             let last = self.events.range(all)?.next_back().transpose()?;
-            let row = last.map(|(key, value)| self.row(key.value(), value.value(), below));
+            // What a damaged tree has in another session's place is none of this one's.
+            let first_seq = |key: (u64, u64)| (session, key.1);
+            let row = last.map(|(k, value)| self.row(first_seq(k.value()), value.value(), below));
             Ok(row.flatten())
         })
     }
