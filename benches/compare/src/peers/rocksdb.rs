@@ -27,7 +27,7 @@ impl Peer for Rocks {
         }
         let mut options = WriteOptions::default();
         options.set_sync(true);
-        Ok(self.0.write_opt(&batch, &options)?)
+        Ok(self.0.write_opt(batch, &options)?)
     }
 
     fn scan(&self, session: u32, from: u64, each: &mut dyn FnMut(&[u8])) -> Result<bool> {
