@@ -365,7 +365,7 @@ impl Memtable {
 
     /// Memory held, bookkeeping included, in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.inner.read().bytes
+        self.inner.read().bytes()
     }
 
     /// How many sessions it holds something of.

@@ -1,6 +1,5 @@
 //! `eventlog import`: files into sessions.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -38,12 +37,6 @@ pub(crate) struct Import {
     /// Go on until interrupted: bring in what other programs write to the files, as they write it
     #[arg(long, conflicts_with_all = ["session", "strict", "dry_run"])]
     follow: bool,
-    /// How many of the files are not there
-    #[arg(skip)]
-    absent: Cell<u64>,
-    /// How many of the files belong to sessions that are damaged in the log
-    #[arg(skip)]
-    damaged: Cell<u64>,
 }
 
 #[derive(Serialize)]
@@ -101,6 +94,12 @@ struct Summary {
     conflict: u64,
     refused: u64,
     failed: u64,
+    /// Of those that failed: not there.
+    #[serde(skip)]
+    absent: u64,
+    /// Of those that failed: of sessions that are damaged in the log.
+    #[serde(skip)]
+    damaged: u64,
     records: u64,
     quarantined: u64,
     bytes: u64,
@@ -121,6 +120,16 @@ impl Summary {
         self.records += report.records;
         self.bytes += report.bytes;
         self.quarantined += report.quarantined_spans;
+    }
+
+    fn count_failure(&mut self, kind: ErrorKind) {
+        self.files += 1;
+        self.failed += 1;
+        match kind {
+            ErrorKind::NotFound => self.absent += 1,
+            ErrorKind::Corrupt => self.damaged += 1,
+            _ => {}
+        }
     }
 }
 
@@ -146,9 +155,9 @@ impl Import {
             let mut found = jsonl::discover(path);
             files.append(&mut found.files);
             for (path, error) in found.unreadable {
-                self.report_failure(&path, &Error::from_io("cannot read", &path, error), output)?;
-                summary.files += 1;
-                summary.failed += 1;
+                let error = Error::from_io("cannot read", &path, error);
+                summary.count_failure(error.kind());
+                self.report_failure(&path, &error, output)?;
             }
             for path in found.skipped {
                 summary.skipped += 1;
@@ -179,8 +188,7 @@ impl Import {
             match self.import(log.as_ref(), file, session, output) {
                 Ok(report) => self.report(&file.path, report, &mut summary, output)?,
                 Err(error) => {
-                    summary.files += 1;
-                    summary.failed += 1;
+                    summary.count_failure(error.kind());
                     let stop = matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::Closed);
                     self.report_failure(&file.path, &error, output)?;
                     if stop {
@@ -193,9 +201,9 @@ impl Import {
         summary.seconds = time::seconds_since(start);
         self.report_summary(&summary, output)?;
         Ok(match &summary {
-            Summary { failed, .. } if *failed > 0 && *failed == self.absent.get() => Exit::NotFound,
+            Summary { failed, absent, .. } if *failed > 0 && failed == absent => Exit::NotFound,
             // All that failed did so for damage.
-            Summary { failed, .. } if *failed > 0 && *failed == self.damaged.get() => Exit::Damage,
+            Summary { failed, damaged, .. } if *failed > 0 && failed == damaged => Exit::Damage,
             Summary { failed: 1.., .. } => Exit::InputOutput,
             Summary { conflict: 1.., .. } => Exit::Conflict,
             // Of a directory with other files too, the sessions were taken.
@@ -363,11 +371,6 @@ impl Import {
         output: &mut Output,
     ) -> Result<(), Failure> {
         let message = error.to_string();
-        match error.kind() {
-            ErrorKind::NotFound => self.absent.set(self.absent.get() + 1),
-            ErrorKind::Corrupt => self.damaged.set(self.damaged.get() + 1),
-            _ => {}
-        }
         if output.json {
             output.json(&FileLine {
                 r#type: "file",

@@ -139,7 +139,7 @@ pub(crate) fn literal(argument: &str) -> Option<&str> {
     argument.strip_prefix('\\').filter(|id| id.starts_with('@'))
 }
 
-/// The id of a session that may be a new one. One that begins with `@` is written `\\@`: by its plain
+/// The id of a session that may be a new one. One that begins with `@` is written `\@`: by its plain
 /// id nothing would find it.
 pub(crate) fn new_id(argument: &str) -> Result<&str, Failure> {
     match literal(argument) {

@@ -73,12 +73,12 @@ impl Store {
 fn on_two_threads(make: &Make<'_>, write: &mut Sink<'_>) -> Result<()> {
     std::thread::scope(|scope| {
         let (to_writer, made) = sync_channel(WAITING);
-        let hand_over = move |rows| {
+        let mut hand_over = move |rows| {
             let gone = |_| Error::new(ErrorKind::Poisoned, "the checkpoint has failed");
             to_writer.send(rows).map_err(gone)
         };
         let thread = std::thread::Builder::new().name("eventlog-rows".into());
-        let Ok(maker) = thread.spawn_scoped(scope, move || make(&mut { hand_over })) else {
+        let Ok(maker) = thread.spawn_scoped(scope, move || make(&mut hand_over)) else {
             // Where no more threads can be had, one does it all.
             return make(write);
         };

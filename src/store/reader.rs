@@ -23,7 +23,7 @@ pub(crate) struct StoreReader {
     pub(super) projections: Option<projection::Table>,
 }
 
-/// A stored block.
+/// A stored block as `verify` meets it.
 pub(crate) struct BlockRow {
     pub(crate) session: u64,
     pub(crate) first_seq: u64,
@@ -119,55 +119,49 @@ impl StoreReader {
         guarded("read", || Ok(self.sessions.last()?.map_or(0, |(key, _)| key.value())))
     }
 
+    /// What `look` makes of the first seq and the bytes of the last block at or before event `seq`.
+    /// Whatever a damaged tree has there is looked at as the session's own, which its header denies.
+    fn at_or_before<T>(
+        &self,
+        session: u64,
+        seq: Seq,
+        look: impl FnOnce(Seq, &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        guarded("read", || {
+            let row = self.events.range((session, 0)..=(session, seq))?.next_back().transpose()?;
+            Ok(row.map(|(key, value)| look(key.value().1, value.value())))
+        })
+    }
+
     /// The block that holds event `seq`, which must be below the session's `next_seq`.
     pub(crate) fn block_at(&self, session: u64, seq: Seq) -> Result<Block> {
-        let found = guarded("read", || {
-            let row = self.events.range((session, 0)..=(session, seq))?.next_back().transpose()?;
-            Ok(row.map(|(key, value)| {
-                let first_seq = key.value().1;
-                (first_seq, block::decode(value.value(), self.seed, session, first_seq))
-            }))
+        let found = self.at_or_before(session, seq, |first_seq, stored| {
+            block::decode(stored, self.seed, session, first_seq)
         })?;
         let missing = || {
             let place = format!("{FILE}, session {session}");
             Error::corrupt(place, None, format_args!("no block holds event {seq}"))
         };
-        let (_, block) = found.ok_or_else(missing)?;
-        let block = block?;
+        let block = found.ok_or_else(missing)??;
         if seq < block.end_seq() { Ok(block) } else { Err(missing()) }
     }
 
-    /// The session's last block, if it has fewer than `below` stored bytes.
-    pub(crate) fn short_tail(&self, session: u64, below: usize) -> Result<Option<BlockRow>> {
-        guarded("read", || {
-            let all = (session, 0)..=(session, u64::MAX);
-            let last = self.events.range(all)?.next_back().transpose()?;
-            // What a damaged tree has in another session's place is none of this one's.
-            let first_seq = |key: (u64, u64)| (session, key.1);
-            let row = last.map(|(k, value)| self.row(first_seq(k.value()), value.value(), below));
-            Ok(row.flatten())
-        })
-    }
-
-    fn row(&self, key: (u64, u64), stored: &[u8], below: usize) -> Option<BlockRow> {
-        let (session, first_seq) = key;
-        (stored.len() < below).then(|| BlockRow {
-            session,
-            first_seq,
-            stored_len: stored.len() as u64,
-            block: block::decode(stored, self.seed, session, first_seq),
-        })
+    /// The session's last block with its stored length, if that is below `below` and the block is
+    /// not damaged.
+    pub(crate) fn short_tail(&self, session: u64, below: usize) -> Result<Option<(u64, Block)>> {
+        let found = self.at_or_before(session, u64::MAX, |first_seq, stored| {
+            let is_short = stored.len() < below;
+            let block = is_short.then(|| block::decode(stored, self.seed, session, first_seq));
+            Some((stored.len() as u64, block?.ok()?))
+        })?;
+        Ok(found.flatten())
     }
 
     /// Where the search for event `seq` ends: the first seq of the block found, which is checked
     /// but not decompressed.
     pub(crate) fn locate(&self, session: u64, seq: Seq) -> Result<Option<Seq>> {
-        let found = guarded("read", || {
-            let row = self.events.range((session, 0)..=(session, seq))?.next_back().transpose()?;
-            Ok(row.map(|(key, value)| {
-                let first_seq = key.value().1;
-                block::check(value.value(), self.seed, session, first_seq).map(|()| first_seq)
-            }))
+        let found = self.at_or_before(session, seq, |first_seq, stored| {
+            block::check(stored, self.seed, session, first_seq).map(|()| first_seq)
         })?;
         found.transpose()
     }
@@ -202,8 +196,15 @@ impl StoreReader {
                 return None;
             }
             let next = guarded("read", || {
-                let row = range.next().transpose()?;
-                Ok(row.and_then(|(key, value)| self.row(key.value(), value.value(), usize::MAX)))
+                let Some((key, value)) = range.next().transpose()? else { return Ok(None) };
+                let (session, first_seq) = key.value();
+                let stored = value.value();
+                Ok(Some(BlockRow {
+                    session,
+                    first_seq,
+                    stored_len: stored.len() as u64,
+                    block: block::decode(stored, self.seed, session, first_seq),
+                }))
             });
             failed = next.is_err();
             next.transpose()

@@ -93,13 +93,11 @@ impl Maker<'_, '_> {
     /// with the new ones behind them, under the same key. One that is damaged stays as it is:
     /// reads report it, and the new events do not need it.
     fn take_short_tail(&self, record: &mut SessionRecord) -> Result<Vec<StoredEntry>> {
-        let Some(tail) = self.store.short_tail(record.number, self.limit / 2)? else {
-            return Ok(Vec::new());
-        };
-        let block = tail.block.ok().filter(|block| block.end_seq() == record.next_seq);
-        let Some(block) = block else { return Ok(Vec::new()) };
+        let tail = self.store.short_tail(record.number, self.limit / 2)?;
+        let tail = tail.filter(|(_, block)| block.end_seq() == record.next_seq);
+        let Some((stored_len, block)) = tail else { return Ok(Vec::new()) };
         record.blocks = record.blocks.saturating_sub(1);
-        record.stored_bytes = record.stored_bytes.saturating_sub(tail.stored_len);
+        record.stored_bytes = record.stored_bytes.saturating_sub(stored_len);
         Ok(block.entries().collect())
     }
 
