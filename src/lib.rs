@@ -59,6 +59,7 @@
 //! * `watch` (with `cli`): [`io`] can wait for files to change.
 //! * `sim`: [`io`] has a simulated disk, for tests that cut the power.
 
+mod bytes;
 mod entry;
 mod error;
 pub mod event;
@@ -68,6 +69,7 @@ mod frame;
 pub mod io;
 mod journal;
 pub mod jsonl;
+mod locks;
 mod log;
 pub mod memory;
 mod memtable;
@@ -80,6 +82,7 @@ pub mod record;
 pub mod resume;
 pub mod search;
 pub mod sessions;
+mod steps;
 mod store;
 
 pub use entry::{Entry, Kind, Seq, StoredEntry, Terminator};

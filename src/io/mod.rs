@@ -8,7 +8,6 @@
 //! Durability follows POSIX: [`File::sync_data`] makes the *content* and length of a file durable,
 //! [`Dir::sync`] its *name*. Neither implies the other.
 
-mod mmap;
 mod replace;
 #[cfg(feature = "sim")]
 pub mod sim;
@@ -22,11 +21,18 @@ use ::std::io;
 use ::std::path::PathBuf;
 use ::std::sync::Arc;
 
-pub use self::mmap::Mapping;
+use crate::bytes::within;
+
 pub use self::replace::Replacement;
 pub use self::std::{StdDir, Target};
 #[cfg(feature = "watch")]
 pub use self::watch::{Changed, Watch};
+
+/// The implementations are those of this module: the proofs hold for these, and methods may be
+/// added.
+mod sealed {
+    pub trait Sealed {}
+}
 
 /// How [`Dir::open`] opens a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +79,10 @@ pub enum LockOutcome {
 }
 
 /// A held lock; dropping it releases the lock.
-pub trait LockGuard: Debug + Send + Sync {}
+pub trait LockGuard: sealed::Sealed + Debug + Send + Sync {}
 
 /// A directory.
-pub trait Dir: Debug + Send + Sync {
+pub trait Dir: sealed::Sealed + Debug + Send + Sync {
     /// The path, for messages.
     fn path(&self) -> PathBuf;
     /// Opens a file of this directory.
@@ -100,7 +106,7 @@ pub trait Dir: Debug + Send + Sync {
 
 /// An open file. All methods take `&self`; calls from several threads do not disturb each other.
 #[allow(clippy::len_without_is_empty, reason = "a file's length is no collection's")]
-pub trait File: Debug + Send + Sync {
+pub trait File: sealed::Sealed + Debug + Send + Sync {
     /// Reads at most `buf.len()` bytes at `offset`; 0 at the end of the file.
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes at most `buf.len()` bytes at `offset`, and returns how many.
@@ -119,8 +125,6 @@ pub trait File: Debug + Send + Sync {
     /// Gives the space behind `offset`, where zeros stand already, back to the file system; they
     /// are still read as zeros, and the length stays. Nothing happens where that cannot be done.
     fn free_zeros(&self, _offset: u64) {}
-    /// The whole content. Only for files that nobody shortens meanwhile: this crate's own segments.
-    fn map(&self) -> io::Result<Mapping>;
     /// The file of the operating system behind this one, for its byte-range locks.
     fn as_std(&self) -> Option<&::std::fs::File> {
         None
@@ -172,7 +176,7 @@ pub(crate) fn write_zeros(file: &dyn File, len: u64) -> io::Result<()> {
     let mut at = 0;
     while at < len {
         let n = (len - at).min(ZEROS.len() as u64);
-        write_all_at(file, ZEROS.get(..n as usize).unwrap_or(&ZEROS), at)?;
+        write_all_at(file, within(ZEROS.as_slice(), ..n as usize), at)?;
         at += n;
         if at % FLUSH_BYTES == 0 && at < len {
             file.sync_data()?;

@@ -17,7 +17,7 @@ use ::std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::{Dir, DirEntry, EntryKind, File, LockGuard, LockOutcome, Mapping, OpenMode};
+use super::{Dir, DirEntry, EntryKind, File, LockGuard, LockOutcome, OpenMode};
 
 /// The kind of an operation, for [`SimDisk::fail`] and [`SimDisk::trace`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -371,6 +371,8 @@ impl SimDir {
     }
 }
 
+impl super::sealed::Sealed for SimDir {}
+
 impl Dir for SimDir {
     fn path(&self) -> PathBuf {
         PathBuf::from("/sim").join(&self.path)
@@ -471,6 +473,8 @@ struct SimLock {
     path: String,
 }
 
+impl super::sealed::Sealed for SimLock {}
+
 impl LockGuard for SimLock {}
 
 impl Drop for SimLock {
@@ -498,11 +502,13 @@ impl SimFile {
     }
 }
 
+impl super::sealed::Sealed for SimFile {}
+
 impl File for SimFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.begin(Op::Read)?;
         self.with(|inode| {
-            let rest = inode.cached.get(offset as usize..).unwrap_or_default();
+            let Some(rest) = inode.cached.get(offset as usize..) else { return 0 };
             let n = rest.len().min(buf.len());
             for (to, from) in buf.iter_mut().zip(rest) {
                 *to = *from;
@@ -555,12 +561,5 @@ impl File for SimFile {
             }
         })?;
         if failed { Err(io::Error::other("simulated input/output error")) } else { Ok(()) }
-    }
-
-    fn map(&self) -> io::Result<Mapping> {
-        let mut bytes = vec![0; self.len()? as usize];
-        let n = super::read_full_at(self, &mut bytes, 0)?;
-        bytes.truncate(n);
-        Ok(Mapping::copied(bytes))
     }
 }

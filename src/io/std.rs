@@ -5,7 +5,7 @@ use ::std::io;
 use ::std::path::{Path, PathBuf};
 use ::std::sync::Arc;
 
-use super::{Dir, DirEntry, EntryKind, File, LockGuard, LockOutcome, Mapping, OpenMode};
+use super::{Dir, DirEntry, EntryKind, File, LockGuard, LockOutcome, OpenMode};
 
 /// A directory of the real file system. New files get mode 0600, new directories 0700.
 #[derive(Clone, Debug)]
@@ -157,6 +157,8 @@ fn options(mode: OpenMode) -> OpenOptions {
     options
 }
 
+impl super::sealed::Sealed for StdDir {}
+
 impl Dir for StdDir {
     fn path(&self) -> PathBuf {
         self.path.clone()
@@ -242,6 +244,8 @@ struct StdFile {
 }
 
 // The kernel releases the lock with the file description, also when the process is killed.
+impl super::sealed::Sealed for StdFile {}
+
 impl LockGuard for StdFile {}
 
 impl File for StdFile {
@@ -292,10 +296,6 @@ impl File for StdFile {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         // Some file systems cannot; then the space stays taken.
         _ = fallocate(&self.file, flags, offset, len);
-    }
-
-    fn map(&self) -> io::Result<Mapping> {
-        Mapping::of(&self.file)
     }
 
     fn as_std(&self) -> Option<&fs::File> {

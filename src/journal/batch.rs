@@ -16,6 +16,7 @@
 
 use std::ops::Range;
 
+use crate::bytes::within;
 use crate::entry::{Flags, Kind, Terminator};
 use crate::frame::{self, Codec, FrameKind, PREFIX_BYTES};
 use crate::io::File;
@@ -154,7 +155,7 @@ impl BatchBuffer {
             unix_micros,
             zero_sectors: false,
         };
-        let payload = self.bytes.get(ROOM_BYTES..).unwrap_or_default();
+        let payload = within(&*self.bytes, ROOM_BYTES..);
         let encoded = frame::encode_header(&header);
         let payload_at = offset + (PREFIX_BYTES + encoded.len()) as u64;
         header.zero_sectors = has_zero_sector(payload, payload_at);
@@ -187,7 +188,7 @@ pub(crate) struct SealedBatch {
 
 impl SealedBatch {
     pub(crate) fn frame(&self) -> &[u8] {
-        self.bytes.get(self.start..).unwrap_or_default()
+        within(&*self.bytes, self.start..)
     }
 
     /// Writes the frame where it was sealed for.

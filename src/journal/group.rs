@@ -11,24 +11,24 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
-
 use crate::error::{Error, ErrorKind, Result};
+use crate::locks::{Condvar, Mutex, MutexGuard, Rank, thread};
 
 /// What the batches are made of and how they become durable.
 pub(crate) trait Commit {
     /// An open batch.
     type Batch: Default;
 
-    /// Makes a batch durable and visible. Called by one thread at a time.
-    fn commit(&self, batch: Self::Batch) -> Result<(), Failed>;
+    /// Makes a batch durable and visible. Called by one thread at a time, which holds no lock.
+    fn commit(&self, batch: &mut Self::Batch) -> Result<(), Failed>;
 
-    /// Takes back what was promised to the entries of batches that will not be committed: the
-    /// failed one and the open one, in which nothing remains. Called under the lock of the open
-    /// batch.
-    fn roll_back(&self);
+    /// Takes back what was promised to the entries of two batches that will not be committed: the
+    /// failed one and the open one behind it. Called under the lock of the open batch, so that no
+    /// promise is made meanwhile.
+    fn roll_back(&self, failed: &Self::Batch, open: &Self::Batch);
 }
 
 /// Why a batch was not committed.
@@ -44,6 +44,8 @@ pub(crate) struct Failed {
 pub(crate) struct Group<B> {
     state: Mutex<State<B>>,
     flusher: Condvar,
+    /// Whether `state` has a reason to be stopped, for those who hold a lock of a higher rank.
+    is_stopped: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -61,10 +63,17 @@ struct State<B> {
 }
 
 /// What became of a batch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Completion {
     state: Mutex<CompletionState>,
     condvar: Condvar,
+}
+
+impl Default for Completion {
+    fn default() -> Completion {
+        let state = Mutex::new(Rank::Completion, CompletionState::default());
+        Completion { state, condvar: Condvar::default() }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -89,17 +98,19 @@ pub(crate) enum Role {
 impl<B: Default> Group<B> {
     /// A group; `has_flusher` says that a thread runs [`Group::flush_until_stopped`].
     pub(crate) fn new(has_flusher: bool) -> Group<B> {
+        let state = State {
+            open: B::default(),
+            dirty: false,
+            completion: Arc::default(),
+            leading: false,
+            flusher_leads: false,
+            has_flusher,
+            stopped: None,
+        };
         Group {
-            state: Mutex::new(State {
-                open: B::default(),
-                dirty: false,
-                completion: Arc::default(),
-                leading: false,
-                flusher_leads: false,
-                has_flusher,
-                stopped: None,
-            }),
-            flusher: Condvar::new(),
+            state: Mutex::new(Rank::OpenBatch, state),
+            flusher: Condvar::default(),
+            is_stopped: AtomicBool::new(false),
         }
     }
 
@@ -225,7 +236,7 @@ impl<B: Default> Group<B> {
     /// Commits the open batch. Returns whether the caller still leads: there is another one. The
     /// tasks to be woken are the caller's to wake.
     fn commit_one(&self, commit: &impl Commit<Batch = B>, wakers: &mut Vec<Waker>) -> bool {
-        let (batch, completion) = {
+        let (mut batch, completion) = {
             let mut state = self.state.lock();
             if !state.dirty {
                 state.leading = false;
@@ -234,7 +245,7 @@ impl<B: Default> Group<B> {
             take(&mut state)
         };
         // A leader that is gone would be waited for until the end of time.
-        let outcome = catch_unwind(AssertUnwindSafe(|| commit.commit(batch)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| commit.commit(&mut batch)));
         let outcome = outcome.unwrap_or_else(|_| {
             let error = Error::new(ErrorKind::Poisoned, "a defect in the log stopped it");
             Err(Failed { stop: Some(error.clone()), error })
@@ -245,11 +256,11 @@ impl<B: Default> Group<B> {
             Ok(()) => Ok(()),
             Err(Failed { error, stop }) => {
                 // The open batch was numbered as the successor of the failed one: it fails with it.
-                failed = Some(take(&mut state).1);
-                commit.roll_back();
+                let (open, behind) = take(&mut state);
+                commit.roll_back(&batch, &open);
+                failed = Some(behind);
                 if let Some(stop) = stop {
-                    // The first reason stands.
-                    state.stopped.get_or_insert(stop);
+                    self.set_stopped(&mut state, stop);
                 }
                 Err(error)
             }
@@ -314,9 +325,7 @@ impl<B: Default> Group<B> {
     pub(crate) fn stop(&self, commit: &impl Commit<Batch = B>, reason: Error) {
         loop {
             let mut state = self.state.lock();
-            if state.stopped.is_none() {
-                state.stopped = Some(reason.clone());
-            }
+            self.set_stopped(&mut state, reason.clone());
             if state.has_flusher {
                 state.has_flusher = false;
                 self.flusher.notify_one();
@@ -330,14 +339,25 @@ impl<B: Default> Group<B> {
             if dirty {
                 _ = self.wait(commit, &completion);
             } else {
-                std::thread::yield_now();
+                thread::yield_now();
             }
         }
     }
 
     /// Refuses everything from now on.
     pub(crate) fn poison(&self, reason: Error) {
-        self.state.lock().stopped.get_or_insert(reason);
+        self.set_stopped(&mut self.state.lock(), reason);
+    }
+
+    /// Sets the reason to be stopped, unless there is one: the first reason is kept.
+    fn set_stopped(&self, state: &mut State<B>, reason: Error) {
+        state.stopped.get_or_insert(reason);
+        self.is_stopped.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing is accepted any more, without taking a lock.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
     }
 
     /// Why nothing is accepted any more.
@@ -394,7 +414,7 @@ mod tests {
 
     #[derive(Default)]
     struct Sink {
-        committed: Mutex<Vec<u32>>,
+        committed: parking_lot::Mutex<Vec<u32>>,
         leaders: AtomicUsize,
         fail_on: Option<u32>,
         rolled_back: AtomicUsize,
@@ -403,7 +423,8 @@ mod tests {
     impl Commit for Sink {
         type Batch = Vec<u32>;
 
-        fn commit(&self, batch: Vec<u32>) -> Result<(), Failed> {
+        fn commit(&self, batch: &mut Vec<u32>) -> Result<(), Failed> {
+            let batch = std::mem::take(batch);
             assert!(!batch.is_empty(), "no empty batch is committed");
             assert_eq!(self.leaders.fetch_add(1, Ordering::SeqCst), 0, "one leader at a time");
             std::thread::yield_now();
@@ -419,7 +440,7 @@ mod tests {
             Ok(())
         }
 
-        fn roll_back(&self) {
+        fn roll_back(&self, _: &Vec<u32>, _: &Vec<u32>) {
             self.rolled_back.fetch_add(1, Ordering::SeqCst);
         }
     }
@@ -522,10 +543,10 @@ mod tests {
         struct Panics;
         impl Commit for Panics {
             type Batch = Vec<u32>;
-            fn commit(&self, _: Vec<u32>) -> Result<(), Failed> {
+            fn commit(&self, _: &mut Vec<u32>) -> Result<(), Failed> {
                 panic!("planted");
             }
-            fn roll_back(&self) {}
+            fn roll_back(&self, _: &Vec<u32>, _: &Vec<u32>) {}
         }
         let group = Group::new(false);
         for expected in ["stopped", "stopped"] {

@@ -13,9 +13,11 @@
 //! * [`batch`]: the records inside a batch.
 //! * [`writer`]: the active segment, its spares, recycling.
 //! * [`group`]: group commit: who leads, who waits.
+//! * [`content`]: the bytes of a segment, mapped or copied.
 //! * [`recover`]: reading it all back; the decision table.
 
 pub(crate) mod batch;
+mod content;
 pub(crate) mod group;
 pub(crate) mod recover;
 pub(crate) mod segment;

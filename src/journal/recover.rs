@@ -7,12 +7,14 @@
 
 use std::sync::Arc;
 
+use crate::bytes::within;
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{self, FrameError, FrameKind};
-use crate::io::{Dir, File, Mapping, OpenMode};
+use crate::io::{Dir, File, OpenMode};
 use crate::planted::planted;
 
 use super::batch::{BatchHeader, END, has_zero_sector};
+use super::content::Content;
 use super::segment::{self, FIRST_BATCH_OFFSET, NextHeader};
 use super::{Applied, Epoch, Lsn, Position};
 
@@ -124,22 +126,6 @@ pub(crate) struct CloseHeader {
     pub(crate) at: Position,
 }
 
-enum Content {
-    Mapped(Mapping),
-    Read(Vec<u8>),
-}
-
-impl std::ops::Deref for Content {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match self {
-            Content::Mapped(map) => map,
-            Content::Read(bytes) => bytes,
-        }
-    }
-}
-
 struct Loaded {
     epoch: Epoch,
     content: Content,
@@ -158,27 +144,18 @@ fn load(dir: &dyn Dir, epoch: Epoch, store_id: u128, mode: Mode) -> Result<Loade
     let name = segment::display_name(epoch);
     let failed = |e| Error::io(format_args!("cannot read {name}"), e);
     let file: Arc<dyn File> = dir.open(&segment::name(epoch), OpenMode::Read).map_err(failed)?;
-    let len = file.len().map_err(failed)?;
-    let content = if mode == Mode::Follow {
-        Content::Read(copy(&*file, len).map_err(failed)?)
-    } else {
-        Content::Mapped(file.map().map_err(failed)?)
+    let content = match mode {
+        Mode::Follow => Content::copy(&*file),
+        _ => Content::map(&*file),
     };
+    let content = content.map_err(failed)?;
     let header = segment::check_head(&content, epoch, store_id)?;
-    if len < header.capacity {
-        let capacity = header.capacity;
+    let (len, capacity) = (content.len() as u64, header.capacity.max(FIRST_BATCH_OFFSET));
+    if len < capacity {
         let message = format_args!("the segment is {len} bytes long instead of {capacity}");
         return Err(Error::corrupt(name, len, message));
     }
     Ok(Loaded { epoch, content })
-}
-
-/// What a reader takes instead of a map (see `io/mmap.rs`).
-fn copy(file: &dyn File, len: u64) -> std::io::Result<Vec<u8>> {
-    let mut bytes = vec![0; len as usize];
-    let filled = crate::io::read_full_at(file, &mut bytes, 0)?;
-    bytes.truncate(filled);
-    Ok(bytes)
 }
 
 fn last_nonzero(bytes: &[u8]) -> Option<usize> {
@@ -222,8 +199,17 @@ pub(crate) fn replay(
         if planted("only_first_segment_is_replayed") && index > 0 {
             break;
         }
+        if start > loaded.content.len() as u64 {
+            let at = segment::display_name(loaded.epoch);
+            let message = format_args!(
+                "the segment is {} bytes long, and the store goes on behind that",
+                loaded.content.len()
+            );
+            return Err(Error::corrupt(at, start, message)
+                .with_hint("restore the journal directory from the same copy as events.redb"));
+        }
         let stopped = replay_segment(loaded, start, &mut result, sink)?;
-        let later = segments.get(index + 1..).unwrap_or_default();
+        let later = within(&*segments, index + 1..);
         if let Some(next) = next_at(loaded, stopped) {
             if !result.segments.contains(&next) {
                 return Err(missing(next, result.end.batch + 1));
@@ -263,7 +249,7 @@ fn check_owner(dir: &dyn Dir, epoch: Epoch, store_id: u128) -> Result<()> {
     };
     let failed = |e| Error::io(format_args!("cannot read {}", segment::display_name(epoch)), e);
     let n = file.and_then(|file| crate::io::read_full_at(&*file, &mut head, 0)).map_err(failed)?;
-    segment::check_head(head.get(..n).unwrap_or_default(), epoch, store_id).map(drop)
+    segment::check_head(within(&*head, ..n), epoch, store_id).map(drop)
 }
 
 /// Replays the batches from `at` on, and returns the offset of the first bytes that are none.
@@ -336,10 +322,10 @@ pub(crate) fn read_on(
     let mut window = vec![0; WINDOW_BYTES];
     loop {
         let filled = crate::io::read_full_at(&*file, &mut window, end.offset).map_err(failed)?;
-        let mut rest = window.get(..filled).unwrap_or_default();
+        let mut rest = within(&*window, ..filled);
         let begun = end;
         while let Some(batch) = next_batch(rest, end.offset, end.epoch, end)? {
-            rest = rest.get((batch.end.offset - end.offset) as usize..).unwrap_or_default();
+            rest = within(rest, (batch.end.offset - end.offset) as usize..);
             end = batch.end;
             sink(batch)?;
         }
@@ -379,11 +365,11 @@ fn close_at(segment: &Loaded, at: usize) -> Option<CloseHeader> {
 }
 
 fn observe_tail(segment: &Loaded, at: usize) -> Tail {
-    let rest = segment.content.get(at..).unwrap_or_default();
+    let rest = within(&*segment.content, at..);
     let seed = segment.epoch.0;
     if let Ok(frame) = frame::read(FrameKind::Close, seed, rest) {
         // A close record, ours or one that tells of more than there is; what follows it counts.
-        let behind = rest.get(frame.head.frame_len()..).unwrap_or_default();
+        let behind = within(rest, frame.head.frame_len()..);
         return if last_nonzero(behind).is_none() { Tail::Zeros } else { Tail::Complete };
     }
     let Some(last) = last_nonzero(rest) else { return Tail::Zeros };
@@ -416,7 +402,7 @@ fn observe_tail(segment: &Loaded, at: usize) -> Tail {
         // Not even the header is whole: the extent is what there is, and a whole batch ends with
         // its mark.
         Err(_) => {
-            let extent = rest.get(..=last).unwrap_or_default();
+            let extent = within(rest, ..=last);
             extent.last() != Some(&END) || has_zero_sector(extent, at as u64)
         }
     };
@@ -479,7 +465,7 @@ fn magic_offsets<'a>(
     from: usize,
     magic: &'static [u8; 4],
 ) -> impl Iterator<Item = usize> + 'a {
-    let bytes = segment.content.get(from..).unwrap_or_default();
+    let bytes = within(&*segment.content, from..);
     memchr::memmem::find_iter(bytes, magic).map(move |at| from + at)
 }
 

@@ -91,15 +91,8 @@ pub(crate) fn create(
     let temporary = temporary_name(epoch);
     remove_left_over(dir, &temporary)?;
     let file = dir.open(&temporary, OpenMode::CreateNew)?;
-    match publish(dir, &temporary, file, epoch, store_id, capacity, capacity) {
-        Ok(segment) => Ok(segment),
-        Err(error) => {
-            // On a full disk the half-made file is what fills it.
-            _ = remove_if_present(dir, &temporary);
-            _ = remove_if_present(dir, &name(epoch));
-            Err(error)
-        }
-    }
+    publish(dir, &temporary, file, epoch, store_id, capacity, capacity)
+        .inspect_err(|_| remove_half_made(dir, epoch))
 }
 
 /// Makes a segment of `epoch` out of one that is no longer needed and held batches up to `used`.
@@ -121,6 +114,13 @@ pub(crate) fn recycle(
     }
     let zeros = if planted("recycled_segment_is_not_zeroed") { 0 } else { used };
     publish(dir, &temporary, old.file, epoch, store_id, old.capacity, zeros)
+        .inspect_err(|_| remove_half_made(dir, epoch))
+}
+
+/// Removes what a failed creation left: on a full disk the half-made file is what fills it.
+fn remove_half_made(dir: &dyn Dir, epoch: Epoch) {
+    _ = remove_if_present(dir, &temporary_name(epoch));
+    _ = remove_if_present(dir, &name(epoch));
 }
 
 fn publish(

@@ -13,11 +13,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::frame::{self, Codec, FrameKind};
 use crate::io::{Dir, remove_if_present, write_all_at};
+use crate::locks::{Mutex, Rank};
 use crate::planted::planted;
 
 use super::batch::{BatchBuffer, SealedBatch};
@@ -97,16 +96,22 @@ impl Journal {
             store_id,
             segment_bytes,
             sync,
-            active: Mutex::new(Active { segment, end, offset: FIRST_BATCH_OFFSET }),
-            pool: Mutex::new(Pool {
-                next_epoch: epoch.0 + 1,
-                in_use: epoch,
-                next_bytes: (first_bytes * 4).min(segment_bytes),
-                spares: VecDeque::new(),
-                full: VecDeque::new(),
-                retired: Vec::new(),
-                spare_failed: None,
-            }),
+            active: Mutex::new(
+                Rank::ActiveSegment,
+                Active { segment, end, offset: FIRST_BATCH_OFFSET },
+            ),
+            pool: Mutex::new(
+                Rank::SegmentPool,
+                Pool {
+                    next_epoch: epoch.0 + 1,
+                    in_use: epoch,
+                    next_bytes: (first_bytes * 4).min(segment_bytes),
+                    spares: VecDeque::new(),
+                    full: VecDeque::new(),
+                    retired: Vec::new(),
+                    spare_failed: None,
+                },
+            ),
         })
     }
 
@@ -128,32 +133,38 @@ impl Journal {
         active + spares.chain(pool.full.iter().map(|(s, _)| s.capacity)).sum::<u64>()
     }
 
-    /// Writes a batch and makes it durable (with `Sync::Os`: hands it to the operating system).
-    pub(crate) fn write(
-        &self,
-        batch: BatchBuffer,
-        unix_micros: u64,
-    ) -> Result<SealedBatch, WriteError> {
+    /// Makes the active segment one that has room for `batch`. Called by the one who then calls
+    /// [`Journal::write`].
+    pub(crate) fn make_room(&self, batch: &BatchBuffer) -> Result<(), WriteError> {
         let mut active = self.active.lock();
         let needed = batch.frame_len_max() + NEXT_BYTES_MAX;
-        if active.offset + needed > active.segment.capacity {
-            let next = self.take_segment(FIRST_BATCH_OFFSET + needed).map_err(|e| {
-                let error = Error::io("cannot make a journal segment", e);
-                match error.kind() {
-                    ErrorKind::Full => WriteError::NothingWritten(error),
-                    // A device that fails here is not to be trusted with the next batch.
-                    _ => WriteError::Fatal(error),
-                }
-            })?;
-            self.seal(&active, next.epoch)?;
-            let full = std::mem::replace(&mut active.segment, next);
-            let used = std::mem::replace(&mut active.offset, FIRST_BATCH_OFFSET);
-            let behind = Position { epoch: active.segment.epoch, ..active.end };
-            self.pool.lock().full.push_back((full, used + NEXT_BYTES_MAX));
-            if planted("full_segment_is_released_at_once") {
-                _ = self.release(behind);
-            }
+        if active.offset + needed <= active.segment.capacity {
+            return Ok(());
         }
+        let next = self.take_segment(FIRST_BATCH_OFFSET + needed).map_err(|e| {
+            let error = Error::io("cannot make a journal segment", e);
+            match error.kind() {
+                ErrorKind::Full => WriteError::NothingWritten(error),
+                // A device that fails here is not to be trusted with the next batch.
+                _ => WriteError::Fatal(error),
+            }
+        })?;
+        self.seal(&active, next.epoch).map_err(WriteError::Fatal)?;
+        let full = std::mem::replace(&mut active.segment, next);
+        let used = std::mem::replace(&mut active.offset, FIRST_BATCH_OFFSET);
+        let behind = Position { epoch: active.segment.epoch, ..active.end };
+        self.pool.lock().full.push_back((full, used + NEXT_BYTES_MAX));
+        if planted("full_segment_is_released_at_once") {
+            _ = self.release(behind);
+        }
+        Ok(())
+    }
+
+    /// Writes a batch, for which [`Journal::make_room`] has made room, and makes it durable (with
+    /// `Sync::Os`: hands it to the operating system). After an error nothing may be written any
+    /// more.
+    pub(crate) fn write(&self, batch: BatchBuffer, unix_micros: u64) -> Result<SealedBatch> {
+        let mut active = self.active.lock();
         let sealed = batch.seal(active.segment.epoch, active.offset, &active.end, unix_micros);
         assert!(sealed.end.offset <= active.segment.capacity, "a batch fits its segment");
         let epoch = active.segment.epoch;
@@ -174,7 +185,7 @@ impl Journal {
 
     /// Ends a full segment with the name of the next one, so that a journal without that one is
     /// seen to be short.
-    fn seal(&self, active: &Active, next: Epoch) -> Result<(), WriteError> {
+    fn seal(&self, active: &Active, next: Epoch) -> Result<()> {
         let header = frame::encode_header(&NextHeader { next });
         let epoch = active.segment.epoch;
         let record = frame::encode(FrameKind::Next, Codec::Raw, epoch.0, &header, b"");
@@ -261,12 +272,18 @@ impl Journal {
                 (segment, used, take_epoch(&mut pool))
             };
             let old = segment.epoch;
-            let fresh =
-                segment::recycle(&*self.dir, segment, used, epoch, self.store_id).map_err(|e| {
+            match segment::recycle(&*self.dir, segment, used, epoch, self.store_id) {
+                Ok(fresh) => self.pool.lock().add_spare(fresh),
+                Err(error) => {
                     let name = segment::display_name(old);
-                    Error::io(format_args!("cannot recycle {name}"), e)
-                })?;
-            self.pool.lock().add_spare(fresh);
+                    let error = Error::io(format_args!("cannot recycle {name}"), error);
+                    if error.kind() != ErrorKind::Full {
+                        return Err(error);
+                    }
+                    // A file system that copies on write: remove the segment instead.
+                    self.pool.lock().retired.push(old);
+                }
+            }
         }
         let retired = std::mem::take(&mut self.pool.lock().retired);
         self.remove(&retired, None)
@@ -332,11 +349,9 @@ impl Journal {
 }
 
 /// Whatever it was, nobody knows what is on the disk now: even without space it is no `Full`.
-fn fatal(what: &str, epoch: Epoch, error: io::Error) -> WriteError {
+fn fatal(what: &str, epoch: Epoch, error: io::Error) -> Error {
     let name = segment::display_name(epoch);
-    WriteError::Fatal(
-        Error::io(format_args!("cannot {what} {name}"), error).with_kind(ErrorKind::Io),
-    )
+    Error::io(format_args!("cannot {what} {name}"), error).with_kind(ErrorKind::Io)
 }
 
 impl Pool {

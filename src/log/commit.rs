@@ -133,17 +133,16 @@ impl Shared {
         addition: Addition<'_, '_>,
     ) -> Result<RangeInclusive<Seq>> {
         let mut standing = state.progress.lock();
-        if let Some(when) = addition.attributes.and_then(|attributes| attributes.deleted) {
-            standing.deleted = when > 0;
-        }
         if standing.purged {
             return Err(session::removed(&state.id)
                 .with_hint("`EventLog::session` gives a handle of a new session of that id"));
         }
-        if standing.deleted && !addition.entries.is_empty() {
+        let progress = &mut standing.assigned;
+        let marked = addition.attributes.and_then(|attributes| attributes.deleted);
+        let deleted = marked.map_or(progress.deleted, |when| when > 0);
+        if deleted && !addition.entries.is_empty() {
             return Err(session::deleted(&state.id));
         }
-        let progress = &mut standing.assigned;
         let first = progress.next_seq;
         if let Some(expected) = addition.expected.filter(|expected| *expected != first) {
             return Err(Error::new(
@@ -153,6 +152,8 @@ impl Shared {
             .with_head(first)
             .with_hint("read what was appended meanwhile, and decide again"));
         }
+        // Changed only when nothing can be refused any more; a failed batch takes it back.
+        progress.deleted = deleted;
         if progress.number == 0 {
             progress.number = self.next_number.fetch_add(1, Ordering::Relaxed);
         }
@@ -202,35 +203,66 @@ impl Shared {
     }
 
     /// Waits while too much is in memory.
+    ///
+    /// # Errors
+    ///
+    /// `Full` where the store has no space to take anything out of memory.
     fn wait_for_room(&self) -> Result<()> {
-        let limit = self.pressure_bytes.load(Ordering::Relaxed);
+        let limit = || self.pressure_bytes.load(Ordering::Relaxed);
         let used =
             || self.memory_bytes.load(Ordering::Relaxed) + self.open_bytes.load(Ordering::Relaxed);
-        if used() <= limit {
+        if used() <= limit() {
             return Ok(());
         }
         if !self.options.background {
-            // Nobody else will: what waits is committed, then written out.
+            // No thread does it: write the open batch, then flush to the store.
             self.group.flush(self)?;
-            return if used() > limit { self.checkpoint() } else { Ok(()) };
+            return if used() > limit() { self.checkpoint() } else { Ok(()) };
         }
         self.ask_for_checkpoint();
         let mut room = self.room.lock();
-        while used() > self.pressure_bytes.load(Ordering::Relaxed) {
-            self.group.check()?;
+        loop {
+            if used() <= limit() {
+                return Ok(());
+            }
+            if let Some(error) = room.full.clone() {
+                return Err(error);
+            }
+            if self.group.is_stopped() {
+                drop(room);
+                return self.group.check();
+            }
             self.room_made.wait_for(&mut room, Duration::from_millis(50));
         }
-        Ok(())
+    }
+
+    /// Prepares the journal for a batch. Where it has no space for a segment, a flush to the store
+    /// gives segments back.
+    fn make_journal_room(&self, batch: &BatchBuffer) -> Result<(), WriteError> {
+        match self.journal.make_room(batch) {
+            Err(WriteError::NothingWritten(error)) => {
+                // A store without space is tried again by its own thread, not by each batch.
+                let is_hopeless = self.options.background && self.room.lock().full.is_some();
+                match is_hopeless || self.checkpoint().is_err() {
+                    true => Err(WriteError::NothingWritten(error)),
+                    false => self.journal.make_room(batch),
+                }
+            }
+            other => other,
+        }
     }
 }
 
 impl Commit for Shared {
     type Batch = OpenBatch;
 
-    fn commit(&self, batch: OpenBatch) -> Result<(), Failed> {
+    fn commit(&self, batch: &mut OpenBatch) -> Result<(), Failed> {
         let now = now_unix_micros();
-        let OpenBatch { buffer, changes, standing, bytes } = batch;
-        let sealed = self.journal.write(buffer, now).map_err(|error| match error {
+        let buffer = std::mem::take(&mut batch.buffer);
+        let written = self
+            .make_journal_room(&buffer)
+            .and_then(|()| self.journal.write(buffer, now).map_err(WriteError::Fatal));
+        let sealed = written.map_err(|error| match error {
             WriteError::NothingWritten(error) => Failed { error, stop: None },
             WriteError::Fatal(error) => {
                 let stop = (!planted("failure_does_not_stop")).then(|| poisoned(&error));
@@ -241,18 +273,19 @@ impl Commit for Shared {
         let (live_bytes, sessions) = {
             // INVARIANT I6: a freeze takes the write lock, so it never splits a batch.
             let view = self.view.read();
+            let changes = std::mem::take(&mut batch.changes);
             view.live.apply(changes, Arc::new(sealed.bytes), end, now);
             let live = view.live.bytes();
             let frozen = view.frozen.as_ref().map_or(0, |frozen| frozen.bytes());
             self.memory_bytes.store(live + frozen, Ordering::Relaxed);
-            self.open_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.open_bytes.fetch_sub(std::mem::take(&mut batch.bytes), Ordering::Relaxed);
             let frozen = view.frozen.as_ref().map_or(0, |frozen| frozen.sessions());
             (live, view.live.sessions().max(frozen))
         };
         let due = self.options.due_bytes(sessions);
         let more = self.options.pressure_bytes.saturating_sub(self.options.checkpoint_bytes);
         self.pressure_bytes.store(due.saturating_add(more), Ordering::Relaxed);
-        for (session, behind) in standing {
+        for (session, behind) in std::mem::take(&mut batch.standing) {
             session.progress.lock().durable = behind;
         }
         if live_bytes >= due {
@@ -264,13 +297,16 @@ impl Commit for Shared {
         Ok(())
     }
 
-    fn roll_back(&self) {
-        self.open_bytes.store(0, Ordering::Relaxed);
-        for state in self.registry.lock().values() {
+    fn roll_back(&self, failed: &OpenBatch, open: &OpenBatch) {
+        self.open_bytes.fetch_sub(failed.bytes + open.bytes, Ordering::Relaxed);
+        for (state, _) in failed.standing.iter().chain(&open.standing) {
             let mut standing = state.progress.lock();
-            let number = standing.assigned.number;
+            let Progress { number, deleted, .. } = standing.assigned;
             if !planted("failed_seqs_stay_given") {
                 standing.assigned = standing.durable.clone();
+            }
+            if planted("failed_delete_stays") {
+                standing.assigned.deleted = deleted;
             }
             // A number once given stays given; only its declaration is repeated.
             standing.assigned.number = number;

@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::planted::planted;
 use crate::store::ProjectionHeader;
 
-use super::shared::{Shared, poisoned};
+use super::shared::Shared;
 use super::{EventLog, Session, Snapshot, session};
 
 /// What is derived from the events of a session.
@@ -34,7 +34,7 @@ impl Session {
         }
         let Some(record) = shared.snapshot()?.record(self.id())? else { return Ok(false) };
         let kept = shared.store.keep_projection(record.number, kind as u8, header, content);
-        kept.inspect_err(|error| shared.group.poison(poisoned(error)))
+        kept.inspect_err(|error| shared.store_failed(error))
     }
 
     /// Writes everything durable to the store: see [`EventLog::checkpoint`].
@@ -82,7 +82,7 @@ impl Shared {
         state.progress.lock().purged = true;
         let result = self.purge_from_store(id);
         match result {
-            Ok(()) => _ = self.registry.lock().remove(id),
+            Ok(()) => self.registry.lock().remove(id),
             Err(_) => state.progress.lock().purged = false,
         }
         result
@@ -103,7 +103,7 @@ impl Shared {
             if is_durable {
                 return Ok(());
             }
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            crate::locks::thread::sleep(std::time::Duration::from_millis(1));
         }
     }
 
@@ -119,6 +119,14 @@ impl Shared {
             self.checkpoint()?;
         }
         let purged = self.store.purge(record.number, id);
-        purged.inspect_err(|error| self.group.poison(poisoned(error)))
+        purged.or_else(|error| {
+            self.store_failed(&error);
+            // A commit that returned an error may have happened all the same.
+            let may_be_gone = error.kind() == ErrorKind::Full;
+            match may_be_gone && self.store.reader()?.number(id)?.is_none() {
+                true => self.store.purge(record.number, id),
+                false => Err(error),
+            }
+        })
     }
 }

@@ -117,7 +117,7 @@ impl Handle {
             // wait for its own end: it goes on elsewhere.
             Inner::Writer(shared) if shared.is_own_thread() => {
                 let shared = shared.clone();
-                std::thread::spawn(move || _ = shared.close());
+                crate::locks::thread::spawn(move || _ = shared.close());
                 Ok(())
             }
             Inner::Writer(shared) => shared.close(),

@@ -10,12 +10,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::Dir;
 use crate::journal::recover::{self, Mode, ReplayedBatch, Verdict};
 use crate::journal::{self, Applied};
+use crate::locks::{Mutex, Rank};
 use crate::memtable::Memtable;
 use crate::store::{self, Presence, Store};
 
@@ -56,7 +55,12 @@ impl Reader {
         }
         let store = Store::open_read_only(dir.clone(), options.cache_bytes)?;
         let max_entry_bytes = options.max_entry_bytes;
-        Ok(Reader { dir, store, max_entry_bytes, journal_read: Mutex::new(None) })
+        Ok(Reader {
+            dir,
+            store,
+            max_entry_bytes,
+            journal_read: Mutex::new(Rank::JournalRead, None),
+        })
     }
 
     pub(super) fn snapshot(&self) -> Result<Snapshot> {

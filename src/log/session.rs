@@ -3,10 +3,9 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
 use crate::entry::{Entry, Seq, Terminator};
 use crate::error::{Error, ErrorKind, Result};
+use crate::locks::Mutex;
 use crate::memtable::Attributes;
 
 use super::commit::Addition;
@@ -27,6 +26,8 @@ pub(crate) struct Progress {
     pub(crate) run: Option<Arc<str>>,
     /// The last line has no end; `None` where nobody has looked.
     pub(crate) ends_open: Option<bool>,
+    /// The session is deleted: nothing is appended to it.
+    pub(crate) deleted: bool,
 }
 
 /// The error of what is done to a session that is being removed for good.
@@ -55,8 +56,6 @@ pub(crate) struct Standing {
     pub(crate) assigned: Progress,
     /// With everything that is durable: what a failed batch falls back to.
     pub(crate) durable: Progress,
-    /// The session is deleted: nothing is appended to it.
-    pub(crate) deleted: bool,
     /// The session is being removed for good.
     pub(crate) purged: bool,
 }

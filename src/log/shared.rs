@@ -2,23 +2,21 @@
 //!
 //! Threads: `eventlog-flush` commits what nobody waits for, `eventlog-checkpoint` writes the
 //! memtable to the store (a large one with `eventlog-rows` beside it, see the store),
-//! `eventlog-segments` makes journal segments ahead of need. Lock order:
-//! open batch, registry, a session's progress; the view's lock is taken alone or before a
-//! memtable's.
+//! `eventlog-segments` makes journal segments ahead of need. The order of their locks is
+//! [`Rank`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::LockGuard;
 use crate::journal::Position;
 use crate::journal::group::Group;
 use crate::journal::writer::Journal;
+use crate::locks::thread::{self, JoinHandle};
+use crate::locks::{Condvar, Mutex, Rank, RwLock};
 use crate::memtable::Memtable;
 use crate::planted::planted;
 use crate::store::Store;
@@ -36,7 +34,7 @@ pub(crate) struct Shared {
     pub(super) journal: Journal,
     pub(super) group: Group<OpenBatch>,
     pub(super) view: RwLock<View>,
-    pub(super) registry: Mutex<HashMap<Arc<str>, Arc<SessionState>>>,
+    pub(super) registry: Mutex<Registry>,
     /// The number of the next new session.
     pub(super) next_number: AtomicU64,
     /// Bytes of the memtables, and of batches on their way into them.
@@ -44,10 +42,10 @@ pub(crate) struct Shared {
     pub(super) open_bytes: AtomicUsize,
     /// Appends wait while there is more than this in memory.
     pub(super) pressure_bytes: AtomicUsize,
-    pub(super) room: Mutex<()>,
+    pub(super) room: Mutex<Room>,
     pub(super) room_made: Condvar,
     pub(super) recovery: Recovery,
-    one_checkpoint: Mutex<()>,
+    one_flush: Mutex<()>,
     wishes: Mutex<Wishes>,
     wished: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
@@ -60,6 +58,41 @@ pub(super) struct View {
     pub(super) live: Arc<Memtable>,
     pub(super) frozen: Option<Arc<Memtable>>,
 }
+
+/// The sessions that have a handle or something under way.
+#[derive(Debug, Default)]
+pub(super) struct Registry {
+    sessions: HashMap<Arc<str>, Arc<SessionState>>,
+    /// How many times sessions have been removed from it.
+    removals: u64,
+}
+
+impl Registry {
+    pub(super) fn remove(&mut self, id: &str) {
+        self.removals += 1;
+        self.sessions.remove(id);
+    }
+
+    /// Removes sessions without a handle and without anything under way: they can be read from the
+    /// store again.
+    fn remove_idle(&mut self) {
+        self.removals += 1;
+        self.sessions.retain(|_, state| Arc::strong_count(state) > 1);
+    }
+}
+
+/// Room in memory, and why none is made.
+#[derive(Debug, Default)]
+pub(super) struct Room {
+    /// The error of the last flush, when the store had no space. The frozen memtable is kept, and
+    /// the flush is tried again.
+    pub(super) full: Option<Error>,
+    /// When the first of those flushes failed.
+    pub(super) full_since_unix_micros: u64,
+}
+
+/// How long the background thread waits before it tries a flush again that found no space.
+const FULL_PAUSE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 struct Wishes {
@@ -91,19 +124,19 @@ impl Shared {
             store,
             journal,
             group: Group::new(background),
-            view: RwLock::new(View { live, frozen: None }),
-            registry: Mutex::default(),
+            view: RwLock::new(Rank::View, View { live, frozen: None }),
+            registry: Mutex::new(Rank::Registry, Registry::default()),
             next_number: AtomicU64::new(last_number + 1),
             memory_bytes: AtomicUsize::new(0),
             open_bytes: AtomicUsize::new(0),
-            room: Mutex::default(),
-            room_made: Condvar::new(),
+            room: Mutex::new(Rank::Room, Room::default()),
+            room_made: Condvar::default(),
             recovery,
-            one_checkpoint: Mutex::default(),
-            wishes: Mutex::default(),
-            wished: Condvar::new(),
-            threads: Mutex::default(),
-            lock: Mutex::new(Some(lock)),
+            one_flush: Mutex::new(Rank::Flush, ()),
+            wishes: Mutex::new(Rank::Wishes, Wishes::default()),
+            wished: Condvar::default(),
+            threads: Mutex::new(Rank::Threads, Vec::new()),
+            lock: Mutex::new(Rank::Close, Some(lock)),
         });
         if background && let Err(error) = shared.start_threads() {
             // Those that did start end, and the lock is given back.
@@ -121,13 +154,13 @@ impl Shared {
 
     /// Whether the caller runs on a thread of this log.
     pub(super) fn is_own_thread(&self) -> bool {
-        let current = std::thread::current().id();
+        let current = thread::current().id();
         self.threads.lock().iter().any(|thread| thread.thread().id() == current)
     }
 
     fn spawn(self: &Arc<Shared>, name: &str, body: fn(&Shared)) -> Result<()> {
         let shared = self.clone();
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || body(&shared))
             .map_err(|e| {
@@ -149,36 +182,46 @@ impl Shared {
         Ok(Snapshot::new(reader, memtables, end))
     }
 
-    /// The state of a session, shared by all its handles.
+    /// Returns the state of a session, shared by all its handles.
     pub(super) fn session(&self, id: &str) -> Result<Arc<SessionState>> {
-        let mut registry = self.registry.lock();
-        if let Some(state) = registry.get(id) {
-            return Ok(state.clone());
+        loop {
+            let removals = {
+                let registry = self.registry.lock();
+                if let Some(state) = registry.sessions.get(id) {
+                    return Ok(state.clone());
+                }
+                registry.removals
+            };
+            // The disk is read without a lock. A session that is not in the registry gets no
+            // events, so its record holds as long as nothing has been removed meanwhile.
+            let durable = self.stored_progress(id)?;
+            let mut registry = self.registry.lock();
+            if let Some(state) = registry.sessions.get(id) {
+                return Ok(state.clone());
+            }
+            if registry.removals != removals {
+                continue;
+            }
+            let id: Arc<str> = id.into();
+            let standing = Standing { assigned: durable.clone(), durable, purged: false };
+            let progress = Mutex::new(Rank::Progress, standing);
+            let state = Arc::new(SessionState { id: id.clone(), progress });
+            registry.sessions.insert(id, state.clone());
+            return Ok(state);
         }
+    }
+
+    /// Returns where a session without a handle stands.
+    fn stored_progress(&self, id: &str) -> Result<Progress> {
         let record = self.snapshot()?.record(id)?;
-        let deleted = record.as_ref().and_then(|record| record.attributes.deleted_at()).is_some();
-        let durable = match record {
-            Some(record) => Progress {
-                number: record.number,
-                declared: true,
-                next_seq: record.next_seq,
-                run: record.last_run.map(Into::into),
-                ends_open: None,
-            },
-            None => Progress::default(),
-        };
-        let id: Arc<str> = id.into();
-        let state = Arc::new(SessionState {
-            id: id.clone(),
-            progress: Mutex::new(Standing {
-                assigned: durable.clone(),
-                durable,
-                deleted,
-                purged: false,
-            }),
-        });
-        registry.insert(id, state.clone());
-        Ok(state)
+        Ok(record.map_or_else(Progress::default, |record| Progress {
+            number: record.number,
+            declared: true,
+            next_seq: record.next_seq,
+            deleted: record.attributes.deleted_at().is_some(),
+            run: record.last_run.map(Into::into),
+            ends_open: None,
+        }))
     }
 
     pub(super) fn ask_for_checkpoint(&self) {
@@ -198,13 +241,16 @@ impl Shared {
     }
 
     fn write_checkpoints(&self) {
+        let mut pause = None;
         loop {
             {
                 let mut wishes = self.wishes.lock();
-                let due = Instant::now() + self.options.checkpoint_interval;
-                // The other thread's wishes wake this one as well.
-                while !wishes.checkpoint && !wishes.stop {
-                    if self.wished.wait_until(&mut wishes, due).timed_out() {
+                let due = Instant::now() + pause.unwrap_or(self.options.checkpoint_interval);
+                // The other thread's wishes wake this one as well. After a flush without space the
+                // pause counts, not the wishes.
+                while (pause.is_some() || !wishes.checkpoint) && !wishes.stop {
+                    let left = due.saturating_duration_since(Instant::now());
+                    if left.is_zero() || self.wished.wait_for(&mut wishes, left) {
                         break;
                     }
                 }
@@ -213,15 +259,21 @@ impl Shared {
                 }
                 wishes.checkpoint = false;
             }
-            if self.group.check().is_ok() {
-                // A failure has stopped the log, and every append says why.
-                if let Ok(Some(applied)) = self.write_store() {
+            pause = None;
+            if self.group.is_stopped() {
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+            match self.write_store() {
+                Ok(Some(applied)) => {
                     let mut wishes = self.wishes.lock();
                     wishes.release = Some(applied);
                     self.wished.notify_all();
                 }
-            } else {
-                std::thread::sleep(Duration::from_millis(10));
+                Ok(None) => {}
+                Err(error) if error.kind() == ErrorKind::Full => pause = Some(FULL_PAUSE),
+                // The failure has stopped the log, and every append says why.
+                Err(_) => {}
             }
         }
     }
@@ -247,7 +299,7 @@ impl Shared {
                 let error = Error::io("cannot make a journal segment", error);
                 // Without space the append that needs the segment will say so.
                 if error.kind() != ErrorKind::Full {
-                    self.group.poison(poisoned(&error));
+                    self.stop(&error);
                 }
             }
         }
@@ -260,54 +312,113 @@ impl Shared {
         self.journal.release(applied).inspect_err(|error| self.stop(error))
     }
 
-    /// Nothing more is accepted, and whoever waits for room is told so.
-    fn stop(&self, cause: &Error) {
+    /// Accepts nothing more, and tells those who wait for room. The caller holds no lock of a rank
+    /// above [`Rank::Flush`].
+    pub(super) fn stop(&self, cause: &Error) {
+        tracing::error!(error = %cause, "the log accepts nothing more until it is opened again");
         self.group.poison(poisoned(cause));
+        self.room_changed();
+    }
+
+    /// Wakes those who wait for room in memory: there is some, or a reason not to wait.
+    fn room_changed(&self) {
+        // Whoever has looked and not yet waited holds the lock.
+        drop(self.room.lock());
         self.room_made.notify_all();
     }
 
-    /// Writes everything durable to the store, and says up to where the journal is no longer
+    /// Stops the log after a failed write to the store, unless the store only had no space: then it
+    /// is as it was, and the write can be tried again.
+    pub(super) fn store_failed(&self, error: &Error) {
+        if error.kind() != ErrorKind::Full || planted("full_store_stops_the_log") {
+            self.stop(error);
+        }
+    }
+
+    /// Takes note of a flush to the store that failed. Without space the frozen memtable is kept,
+    /// and appends are refused once memory is full.
+    fn flush_failed(&self, error: &Error) {
+        if error.kind() != ErrorKind::Full || planted("full_store_stops_the_log") {
+            let _view = planted("view_is_held_while_the_log_stops").then(|| self.view.write());
+            return self.stop(error);
+        }
+        let is_first = {
+            let mut room = self.room.lock();
+            let is_first = room.full.is_none();
+            if is_first {
+                room.full_since_unix_micros = now_unix_micros();
+            }
+            room.full = Some(error.clone().with_hint(
+                "everything acknowledged is in the journal; free some space on the device, then append \
+                 again",
+            ));
+            is_first
+        };
+        self.room_made.notify_all();
+        if is_first {
+            tracing::warn!(%error, "the store has no space; events stay in the journal and in memory");
+        }
+    }
+
+    fn store_has_space(&self) {
+        if self.room.lock().full.take().is_some() {
+            tracing::info!("the store has space again");
+        }
+    }
+
+    /// Writes everything durable to the store, and returns up to where the journal is no longer
     /// needed; nothing when there was nothing to write.
     fn write_store(&self) -> Result<Option<Position>> {
-        let _one = self.one_checkpoint.lock();
-        let frozen = {
-            let mut view = self.view.write();
-            if view.frozen.is_some() {
-                // An earlier checkpoint failed; its memtable is still read from.
-                let failed = Error::new(ErrorKind::Poisoned, "an earlier checkpoint failed");
-                self.group.poison(poisoned(&failed));
-                return Err(self.group.check().err().unwrap_or(failed));
-            }
-            if view.live.is_empty() {
-                return Ok(None);
-            }
-            let end = view.live.read().end;
-            let next = Arc::new(Memtable::new(end));
-            let frozen = std::mem::replace(&mut view.live, next);
-            view.frozen = Some(frozen.clone());
-            frozen
-        };
-        if planted("journal_goes_before_the_store") {
-            _ = self.journal.release(frozen.end());
+        let _one = self.one_flush.lock();
+        // After a failed write nobody knows what the store holds. A closed log writes its last.
+        if let Some(reason) = self.group.stopped().filter(|e| e.kind() != ErrorKind::Closed) {
+            return Err(reason);
         }
-        let applied = self
-            .store
-            .checkpoint(&frozen.read(), self.options.background)
-            .inspect_err(|error| self.stop(error))?;
-        {
-            let mut view = self.view.write();
-            view.frozen = None;
-            let bytes = view.live.bytes();
-            self.memory_bytes.store(bytes, Ordering::Relaxed);
+        let mut applied = None;
+        while let Some((frozen, is_left_over)) = self.freeze() {
+            if planted("journal_goes_before_the_store") {
+                _ = self.journal.release(frozen.end());
+            }
+            let written = self.store.checkpoint(&frozen.read(), self.options.background);
+            applied = Some(written.inspect_err(|error| self.flush_failed(error))?);
+            {
+                let mut view = self.view.write();
+                view.frozen = None;
+                let bytes = view.live.bytes();
+                self.memory_bytes.store(bytes, Ordering::Relaxed);
+            }
+            self.store_has_space();
+            self.room_changed();
+            if !is_left_over {
+                break;
+            }
         }
-        self.room_made.notify_all();
-        self.forget_idle_sessions();
-        Ok(Some(applied))
+        if applied.is_some() {
+            self.registry.lock().remove_idle();
+        }
+        Ok(applied)
     }
 
-    /// Sessions without a handle and without anything under way can be read from the store again.
-    fn forget_idle_sessions(&self) {
-        self.registry.lock().retain(|_, state| Arc::strong_count(state) > 1);
+    /// Freezes the live memtable and returns it; one that a flush without space left comes first,
+    /// and is marked as such. Returns nothing where there is nothing to write.
+    fn freeze(&self) -> Option<(Arc<Memtable>, bool)> {
+        let mut view = self.view.write();
+        if let Some(frozen) = &view.frozen {
+            return Some((frozen.clone(), true));
+        }
+        if view.live.is_empty() {
+            return None;
+        }
+        let next = Arc::new(Memtable::new(view.live.end()));
+        let frozen = std::mem::replace(&mut view.live, next);
+        view.frozen = Some(frozen.clone());
+        Some((frozen, false))
+    }
+
+    /// Since when the store has had no space, in microseconds since the Unix epoch.
+    pub(super) fn full_since_unix_micros(&self) -> Option<u64> {
+        let room = self.room.lock();
+        room.full.is_some().then_some(room.full_since_unix_micros)
     }
 
     /// Ends the log: answers what was accepted, writes a last checkpoint and the close record,
@@ -317,6 +428,7 @@ impl Shared {
         let mut held = self.lock.lock();
         let Some(lock) = held.take() else { return Ok(()) };
         self.group.stop(self, Error::new(ErrorKind::Closed, "the log is closed"));
+        self.room_changed();
         let whole = self.group.stopped().is_none_or(|e| e.kind() == ErrorKind::Closed);
         let mut result = Ok(());
         if whole {

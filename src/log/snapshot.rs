@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::entry::{Kind, Seq};
 use crate::error::{Error, ErrorKind, Result};
 use crate::journal;
-use crate::memtable::{Attributes, Fork, MemInner, Memtable, Rewind};
-use crate::store::{Mark, SessionRecord, StoreReader};
+use crate::memtable::{Attributes, Fork, Mark, MemInner, Memtable, Rewind};
+use crate::store::{SessionRecord, StoreReader};
 
 use super::range::{EventRange, Events, Position};
 
@@ -208,14 +208,27 @@ impl Snapshot {
         if ordinal >= record.marked(mark) {
             return Ok(None);
         }
-        // The nearest event known to have such a number, and from there on.
         let stored = self.inner.reader.record(record.number)?.unwrap_or_default();
-        let (mut reached, from) = if ordinal < stored.marked(mark) {
-            let known = self.inner.reader.mark_at_or_before(record.number, mark, ordinal)?;
-            known.unwrap_or((0, 0))
-        } else {
-            (stored.marked(mark), stored.next_seq)
+        let found = match ordinal.checked_sub(stored.marked(mark)) {
+            Some(n) => self.inner.find_in_memory(record.number, mark, n, stored.next_seq),
+            None => self.find_in_store(record, mark, ordinal)?,
         };
+        if found.is_some() {
+            return Ok(found);
+        }
+        let place = format!("events.redb, session {}", record.number);
+        Err(Error::corrupt(place, None, "the session's counts and its events disagree"))
+    }
+
+    /// Finds an event in the store: from the nearest one known to have such a number on.
+    fn find_in_store(
+        &self,
+        record: &SessionRecord,
+        mark: Mark,
+        ordinal: u64,
+    ) -> Result<Option<Seq>> {
+        let known = self.inner.reader.mark_at_or_before(record.number, mark, ordinal)?;
+        let (mut reached, from) = known.unwrap_or((0, 0));
         for event in self.events(record, from, record.next_seq) {
             let event = event?;
             if mark.is_on(event.kind, event.flags) {
@@ -225,8 +238,7 @@ impl Snapshot {
                 reached += 1;
             }
         }
-        let place = format!("events.redb, session {}", record.number);
-        Err(Error::corrupt(place, None, "the session's counts and its events disagree"))
+        Ok(None)
     }
 
     /// The record of the session `id` with what is in memory counted in.
@@ -274,13 +286,26 @@ impl SnapshotInner {
             *record = session.declared().map(|id| SessionRecord::begin(number, id, &session));
         }
         let Some(record) = record else { return };
-        for (seq, entry) in session.entries() {
-            // What the store has already is not counted twice.
-            if seq >= record.next_seq {
-                record.count(entry.kind, entry.flags, entry.line_len());
-            }
-        }
+        // What the store has already is not counted twice.
+        record.add(&session.tally_from(record.next_seq));
         record.take_over(&session);
+    }
+
+    /// Returns the seq of the `n`-th event, from 0, that `mark` numbers among those in memory from
+    /// `from` on.
+    fn find_in_memory(&self, number: u64, mark: Mark, n: u64, from: Seq) -> Option<Seq> {
+        let (mut left, mut from) = (n, from);
+        for table in &self.memtables {
+            let table = table.read();
+            let Some(session) = table.view(number, self.end) else { continue };
+            let here = session.tally_from(from).marked(mark);
+            if left < here {
+                return session.nth_marked(from, mark, left);
+            }
+            left -= here;
+            from = from.max(session.end_seq());
+        }
+        None
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use crate::entry::{Kind, Seq};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{BlockRow, Mark, MarkKey, SessionRecord, StoreReader};
+use crate::memtable::Mark;
+use crate::store::{BlockRow, MarkKey, SessionRecord, StoreReader};
 
 use super::snapshot::Snapshot;
 

@@ -6,6 +6,7 @@
 use std::io;
 use std::ops::Bound;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use redb::backends::FileBackend;
 use redb::{BackendError, StorageBackend};
@@ -16,16 +17,18 @@ use crate::io::{File, read_exact_at, write_all_at};
 pub(super) struct Backend {
     file: Arc<dyn File>,
     locks: Option<FileBackend>,
+    /// Set when a flush fails: from then on nobody knows what is on the disk.
+    flush_failed: Arc<AtomicBool>,
 }
 
 impl Backend {
-    pub(super) fn new(file: Arc<dyn File>) -> io::Result<Backend> {
+    pub(super) fn new(file: Arc<dyn File>, flush_failed: Arc<AtomicBool>) -> io::Result<Backend> {
         // The clone shares the open file description, and with it the locks.
         let locks = match file.as_std() {
             Some(file) => Some(FileBackend::new(file.try_clone()?).map_err(io::Error::other)?),
             None => None,
         };
-        Ok(Backend { file, locks })
+        Ok(Backend { file, locks, flush_failed })
     }
 
     /// Whether other processes are kept from reading what is being overwritten.
@@ -62,7 +65,7 @@ impl StorageBackend for Backend {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.file.sync_data()
+        self.file.sync_data().inspect_err(|_| self.flush_failed.store(true, Ordering::Release))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {

@@ -7,6 +7,7 @@
 
 use std::sync::mpsc::sync_channel;
 
+use redb::ReadableTable as _;
 use redb::WriteTransaction;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -16,9 +17,9 @@ use crate::planted::planted;
 
 use super::rows::{self, Rows, Sink};
 use super::tables::{
-    self, EVENTS, MARKS, META, META_APPLIED, META_OPENED, MarkKey, SESSION_IDS, SESSIONS,
+    self, EVENTS, MARKS, META, META_APPLIED, META_OPENED, MarkKey, SESSION_IDS, SESSIONS, STRANDED,
 };
-use super::{Store, begin_durable, guarded, translate};
+use super::{Store, translate};
 
 /// From so much memory on a second thread is worth its start.
 const LARGE_BYTES: usize = 1 << 20;
@@ -31,42 +32,52 @@ type Make<'m> = dyn Fn(&mut Sink<'_>) -> Result<()> + Sync + 'm;
 impl Store {
     /// Remembers the segment that this open begins with. Durable when this returns.
     pub(crate) fn set_opened(&self, epoch: Epoch) -> Result<()> {
-        let handle = self.handle();
-        let database = handle.writer()?;
-        guarded("write", || {
-            let transaction = begin_durable(database)?;
+        self.write(|transaction| {
             transaction.open_table(META)?.insert(META_OPENED, &*tables::encode_meta(&epoch))?;
-            Ok(transaction.commit()?)
+            Ok(Ok((true, ())))
         })
     }
 
     /// Writes a memtable out, and returns the position behind everything that the store holds now.
     /// The rows of a large one are made on a second thread if `threads` are allowed. Durable when
-    /// this returns.
+    /// this returns. After `Full` the same memtable can be written again.
     pub(crate) fn checkpoint(&self, memtable: &MemInner, threads: bool) -> Result<Position> {
-        let handle = self.handle();
-        let database = handle.writer()?;
-        guarded("write", || {
-            let transaction = begin_durable(database)?;
-            let mut tables = Tables::open(&transaction)?;
-            let make = |sink: &mut Sink<'_>| rows::make(self, memtable, sink);
-            let mut write = |rows| tables.write(&rows);
-            let written = match threads && memtable.bytes() >= LARGE_BYTES {
-                true => on_two_threads(&make, &mut write),
-                false => make(&mut write),
-            };
-            if let Err(error) = written {
+        self.write(|transaction| {
+            // A commit that returned an error may have happened: then only its flush is missing.
+            let is_there = applied(transaction)? == memtable.end;
+            if !is_there && let Err(error) = self.write_rows(transaction, memtable, threads)? {
                 return Ok(Err(error));
             }
-            drop(tables);
             if !planted("applied_position_stays") {
                 let applied = tables::encode_meta(&memtable.end);
                 transaction.open_table(META)?.insert(META_APPLIED, &*applied)?;
             }
-            transaction.commit()?;
-            Ok(Ok(memtable.end))
-        })?
+            Ok(Ok((true, memtable.end)))
+        })
     }
+
+    fn write_rows(
+        &self,
+        transaction: &WriteTransaction,
+        memtable: &MemInner,
+        threads: bool,
+    ) -> Result<Result<()>, redb::Error> {
+        let mut tables = Tables::open(transaction)?;
+        let make = |sink: &mut Sink<'_>| rows::make(self, memtable, sink);
+        let mut write = |rows| tables.write(&rows);
+        Ok(match threads && memtable.bytes() >= LARGE_BYTES {
+            true => on_two_threads(&make, &mut write),
+            false => make(&mut write),
+        })
+    }
+}
+
+/// The position up to which the store holds the journal; the start where that cannot be read.
+fn applied(transaction: &WriteTransaction) -> Result<Position, redb::Error> {
+    let meta = transaction.open_table(META)?;
+    let stored = meta.get(META_APPLIED)?;
+    let decoded = stored.and_then(|value| tables::decode_meta(META_APPLIED, value.value()).ok());
+    Ok(decoded.unwrap_or_default())
 }
 
 /// Makes rows on another thread, and writes them on this one.
@@ -91,6 +102,7 @@ fn on_two_threads(make: &Make<'_>, write: &mut Sink<'_>) -> Result<()> {
 
 /// The tables that a checkpoint writes to.
 struct Tables<'t> {
+    transaction: &'t WriteTransaction,
     events: redb::Table<'t, (u64, u64), &'static [u8]>,
     sessions: redb::Table<'t, u64, &'static [u8]>,
     ids: redb::Table<'t, &'static str, (u64, u32)>,
@@ -100,6 +112,7 @@ struct Tables<'t> {
 impl<'t> Tables<'t> {
     fn open(transaction: &'t WriteTransaction) -> Result<Tables<'t>, redb::Error> {
         Ok(Tables {
+            transaction,
             events: transaction.open_table(EVENTS)?,
             sessions: transaction.open_table(SESSIONS)?,
             ids: transaction.open_table(SESSION_IDS)?,
@@ -123,6 +136,12 @@ impl<'t> Tables<'t> {
         }
         for (number, record) in &rows.records {
             self.sessions.insert(number, &**record)?;
+        }
+        if !rows.stranded.is_empty() {
+            let mut stranded = self.transaction.open_table(STRANDED)?;
+            for (key, stored) in &rows.stranded {
+                stranded.insert(key, &**stored)?;
+            }
         }
         Ok(())
     }

@@ -11,7 +11,9 @@
 //! Invariants: the file gets its name only when it is a whole, empty store (a cut in its creation
 //! leaves a temporary file and nothing else); everything changes in one durable transaction per
 //! checkpoint, with the applied position in it (I6); no value is returned whose CRC is wrong (I8).
-//! After an I/O error redb refuses to go on; so does the log, until it is opened again.
+//! After an I/O error redb refuses to go on, and so does the log, until it is opened again. One error
+//! is different: a write that found no space has left the store as the last transaction made it.
+//! The next use opens the file again, and the write can be repeated.
 
 mod backend;
 pub(crate) mod block;
@@ -25,8 +27,8 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use parking_lot::RwLock;
 use redb::{
     ConcurrencyMode, Database, Durability, ReadOnlyDatabase, ReadableDatabase, WriteTransaction,
 };
@@ -34,6 +36,7 @@ use redb::{
 use crate::error::{Error, ErrorKind, Result};
 use crate::io::{Dir, OpenMode, remove_left_over};
 use crate::journal::{Applied, Epoch, Position};
+use crate::locks::{Mutex, MutexGuard, Rank, RwLock, thread};
 use crate::planted::planted;
 
 use backend::Backend;
@@ -41,7 +44,7 @@ use tables::{EVENTS, FORMAT_VERSION, MARKS, META, SESSION_IDS, SESSIONS};
 
 pub(crate) use projection::Header as ProjectionHeader;
 pub(crate) use reader::{BlockRow, StoreReader};
-pub(crate) use tables::{FORMAT_VERSION as STORE_FORMAT_VERSION, Mark, MarkKey, SessionRecord};
+pub(crate) use tables::{FORMAT_VERSION as STORE_FORMAT_VERSION, MarkKey, SessionRecord};
 
 /// The store's file name.
 pub(crate) const FILE: &str = "events.redb";
@@ -54,6 +57,12 @@ pub(crate) struct Store {
     database: RwLock<Arc<Handle>>,
     writable: bool,
     closed: AtomicBool,
+    /// One transaction at a time that writes or that replaces `database`.
+    one_write: Mutex<()>,
+    /// A write found no space: the database has to be opened again before the next one.
+    is_stale: AtomicBool,
+    /// A flush of the file failed.
+    flush_failed: Arc<AtomicBool>,
     cache_bytes: usize,
     id: u128,
 }
@@ -112,7 +121,7 @@ pub(crate) fn create(dir: &dyn Dir, id: u128) -> Result<()> {
     let io = |e| Error::io(format_args!("cannot create {FILE}"), e);
     remove_left_over(dir, TEMPORARY_FILE).map_err(io)?;
     let file = dir.open(TEMPORARY_FILE, OpenMode::CreateNew).map_err(io)?;
-    let backend = Backend::new(file.clone()).map_err(io)?;
+    let backend = Backend::new(file.clone(), Arc::default()).map_err(io)?;
     guarded("create", || {
         let database = Database::builder().create_with_backend(backend)?;
         let transaction = begin_durable(&database)?;
@@ -157,12 +166,16 @@ impl Store {
     }
 
     fn with_mode(dir: Arc<dyn Dir>, cache_bytes: usize, writable: bool) -> Result<Store> {
-        let handle = Handle::open(&*dir, cache_bytes, writable)?;
+        let flush_failed = Arc::default();
+        let handle = Handle::open(&*dir, cache_bytes, writable, &flush_failed)?;
         let mut store = Store {
             dir,
-            database: RwLock::new(Arc::new(handle)),
+            database: RwLock::new(Rank::Database, Arc::new(handle)),
             writable,
             closed: AtomicBool::new(false),
+            one_write: Mutex::new(Rank::StoreWrite, ()),
+            is_stale: AtomicBool::new(false),
+            flush_failed,
             cache_bytes,
             id: 0,
         };
@@ -193,18 +206,79 @@ impl Store {
                     && self.writable
                     && !self.closed.load(Ordering::Acquire) =>
             {
-                self.reopen()?;
-                StoreReader::new(self)
+                let one = self.one_write.lock();
+                // Another thread may have opened it meanwhile.
+                StoreReader::new(self).or_else(|_| {
+                    self.reopen(&one)?;
+                    StoreReader::new(self)
+                })
             }
             other => other,
         }
     }
 
-    /// After an I/O error redb reads no more; a new handle does. The log stays stopped for writing.
-    fn reopen(&self) -> Result<()> {
+    /// Runs `body` in a transaction that is durable when this returns. `body` returns whether to
+    /// commit, with what this returns.
+    ///
+    /// # Errors
+    ///
+    /// `Full` where there was no space: the store is as it was, or as the transaction made it, and
+    /// the same can be tried again. After any other error nothing more may be written.
+    fn write<T>(
+        &self,
+        body: impl FnOnce(&WriteTransaction) -> Result<Result<(bool, T)>, redb::Error>,
+    ) -> Result<T> {
+        let one = self.one_write.lock();
+        if self.is_stale.load(Ordering::Acquire) {
+            self.reopen(&one)?;
+        }
+        let handle = self.handle();
+        let database = handle.writer()?;
+        let written = guarded("write", || {
+            let transaction = begin_durable(database)?;
+            let (commit, result) = match body(&transaction)? {
+                Ok(done) => done,
+                Err(error) => return Ok(Err(error)),
+            };
+            match commit {
+                true => transaction.commit()?,
+                false => transaction.abort()?,
+            }
+            Ok(Ok(result))
+        });
+        written.and_then(|result| result).map_err(|error| {
+            if error.kind() != ErrorKind::Full {
+                return error;
+            }
+            if self.flush_failed.load(Ordering::Acquire) {
+                // The kernel may have dropped what it could not write, and show it all the same.
+                return error.with_kind(ErrorKind::Io);
+            }
+            self.is_stale.store(true, Ordering::Release);
+            error
+        })
+    }
+
+    /// Opens the file again: after an I/O error redb neither reads nor writes. The guard is that of
+    /// `one_write`: no transaction is under way that needs the old handle.
+    fn reopen(&self, _one: &MutexGuard<'_, ()>) -> Result<()> {
+        const TRIES: usize = 100;
+        self.is_stale.store(true, Ordering::Release);
         let mut database = self.database.write();
         let_go(std::mem::replace(&mut *database, Arc::new(Handle::Closed)));
-        *database = Arc::new(Handle::open(&*self.dir, self.cache_bytes, self.writable)?);
+        let mut tries = 0;
+        let handle = loop {
+            tries += 1;
+            match Handle::open(&*self.dir, self.cache_bytes, self.writable, &self.flush_failed) {
+                // A thread that has just begun to read has the old handle a moment longer.
+                Err(error) if error.kind() == ErrorKind::Locked && tries < TRIES => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                other => break other?,
+            }
+        };
+        *database = Arc::new(handle);
+        self.is_stale.store(false, Ordering::Release);
         Ok(())
     }
 
@@ -250,7 +324,12 @@ impl Handle {
         }
     }
 
-    fn open(dir: &dyn Dir, cache_bytes: usize, writable: bool) -> Result<Handle> {
+    fn open(
+        dir: &dyn Dir,
+        cache_bytes: usize,
+        writable: bool,
+        flush_failed: &Arc<AtomicBool>,
+    ) -> Result<Handle> {
         let mode = if writable { OpenMode::Write } else { OpenMode::Read };
         let io = |e| Error::io(format_args!("cannot open {FILE}"), e);
         let file = dir.open(FILE, mode).map_err(io)?;
@@ -259,7 +338,7 @@ impl Handle {
         if file.len().map_err(io)? == 0 {
             return Err(Error::corrupt(FILE, 0, "the file is empty"));
         }
-        let backend = Backend::new(file).map_err(io)?;
+        let backend = Backend::new(file, flush_failed.clone()).map_err(io)?;
         let mut builder = Database::builder();
         builder.set_cache_size(cache_bytes);
         if backend.has_locks() {

@@ -4,14 +4,14 @@
 //! holds: after a power failure it is not ahead of the events. It can always be derived again, so
 //! one that is damaged counts as none; `verify` reports it.
 
-use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, TableError};
+use redb::{ReadOnlyTable, ReadTransaction, ReadableTable, TableDefinition, TableError};
 
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::frame::{self, Codec, FrameKind};
 
-use super::tables::{self, EVENTS, MARKS, PROJECTIONS, SESSION_IDS, SESSIONS};
-use super::{FILE, Store, StoreReader, begin_durable, guarded};
+use super::tables::{self, EVENTS, MARKS, PROJECTIONS, SESSION_IDS, SESSIONS, STRANDED};
+use super::{FILE, Store, StoreReader, guarded};
 
 /// What a projection says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bincode::Encode, bincode::Decode)]
@@ -26,9 +26,12 @@ pub(crate) struct Header {
 
 pub(super) type Table = ReadOnlyTable<(u64, u8), &'static [u8]>;
 
-/// The table, which a store has only once something was kept in it.
-pub(super) fn open(transaction: &ReadTransaction) -> Result<Option<Table>, redb::Error> {
-    match transaction.open_table(PROJECTIONS) {
+/// Opens a table that a store has only once something was kept in it.
+pub(super) fn open_if_there<K: redb::Key, V: redb::Value>(
+    transaction: &ReadTransaction,
+    definition: TableDefinition<'_, K, V>,
+) -> Result<Option<ReadOnlyTable<K, V>>, redb::Error> {
+    match transaction.open_table(definition) {
         Ok(table) => Ok(Some(table)),
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
         Err(error) => Err(error.into()),
@@ -45,47 +48,40 @@ impl Store {
         header: Header,
         content: &[u8],
     ) -> Result<bool> {
-        let handle = self.handle();
-        let database = handle.writer()?;
         let seed = tables::seed(self.id);
         let payload = zstd::bulk::compress(content, 1)
             .map_err(|error| Error::io("cannot compress a projection", error))?;
         let header_bytes = frame::encode_header(&header);
         let framed =
             frame::encode(FrameKind::Projection, Codec::Zstd, seed, &header_bytes, &payload);
-        guarded("write", || {
-            let transaction = begin_durable(database)?;
+        self.write(|transaction| {
             let stored = transaction.open_table(SESSIONS)?.get(number)?.map(|g| g.value().to_vec());
             let record =
                 stored.and_then(|stored| tables::decode_record(&stored, seed, number).ok());
             if record.is_none_or(|record| record.next_seq < header.watermark) {
-                return Ok(false);
+                return Ok(Ok((false, false)));
             }
             transaction.open_table(PROJECTIONS)?.insert((number, kind), &*framed)?;
-            transaction.commit()?;
-            Ok(true)
+            Ok(Ok((true, true)))
         })
     }
 
     /// Removes everything that the store holds of session `number`, in one transaction. Durable when
     /// this returns. The file's pages are used again; they are not wiped.
     pub(crate) fn purge(&self, number: u64, id: &str) -> Result<()> {
-        let handle = self.handle();
-        let database = handle.writer()?;
-        guarded("write", || {
-            let transaction = begin_durable(database)?;
-            {
-                let mut events = transaction.open_table(EVENTS)?;
-                events.retain_in((number, 0)..=(number, u64::MAX), |_, _| false)?;
-                let mut marks = transaction.open_table(MARKS)?;
-                let all = (number, 0, 0)..=(number, u8::MAX, u64::MAX);
-                marks.retain_in(all, |_, _| false)?;
-                let mut projections = transaction.open_table(PROJECTIONS)?;
-                projections.retain_in((number, 0)..=(number, u8::MAX), |_, _| false)?;
-                transaction.open_table(SESSION_IDS)?.remove(id)?;
-                transaction.open_table(SESSIONS)?.remove(number)?;
-            }
-            Ok(transaction.commit()?)
+        self.write(|transaction| {
+            let mut events = transaction.open_table(EVENTS)?;
+            events.retain_in((number, 0)..=(number, u64::MAX), |_, _| false)?;
+            let mut marks = transaction.open_table(MARKS)?;
+            let all = (number, 0, 0)..=(number, u8::MAX, u64::MAX);
+            marks.retain_in(all, |_, _| false)?;
+            let mut projections = transaction.open_table(PROJECTIONS)?;
+            projections.retain_in((number, 0)..=(number, u8::MAX), |_, _| false)?;
+            let mut stranded = transaction.open_table(STRANDED)?;
+            stranded.retain_in((number, 0, 0)..=(number, u64::MAX, u64::MAX), |_, _| false)?;
+            transaction.open_table(SESSION_IDS)?.remove(id)?;
+            transaction.open_table(SESSIONS)?.remove(number)?;
+            Ok(Ok((true, ())))
         })
     }
 }

@@ -5,10 +5,12 @@ use redb::{ReadOnlyTable, ReadTransaction, ReadableTable};
 use crate::entry::Seq;
 use crate::error::{Error, Result};
 use crate::journal::Applied;
+use crate::memtable::Mark;
 
 use super::block::{self, Block};
 use super::tables::{
-    self, EVENTS, MARKS, META, Mark, MarkKey, SESSION_IDS, SESSIONS, SessionRecord,
+    self, EVENTS, MARKS, META, MarkKey, PROJECTIONS, SESSION_IDS, SESSIONS, STRANDED,
+    STRANDED_RECORD, SessionRecord,
 };
 use super::{FILE, FORMAT_VERSION, Store, guarded, projection};
 
@@ -21,6 +23,7 @@ pub(crate) struct StoreReader {
     session_ids: ReadOnlyTable<&'static str, (u64, u32)>,
     marks: ReadOnlyTable<MarkKey, (u64, u32)>,
     pub(super) projections: Option<projection::Table>,
+    stranded: Option<ReadOnlyTable<(u64, u64, u64), &'static [u8]>>,
 }
 
 /// A stored block as `verify` meets it.
@@ -39,6 +42,14 @@ pub(crate) struct MarkRow {
     pub(crate) whole: bool,
 }
 
+/// A row beside a damaged session record.
+pub(crate) struct Stranded {
+    /// The events in it, where it is a block.
+    pub(crate) events: u64,
+    /// The events that its flush had for the session, where it is a record.
+    pub(crate) says: u64,
+}
+
 impl StoreReader {
     pub(super) fn new(store: &Store) -> Result<StoreReader> {
         let transaction = store.handle().begin_read()?;
@@ -51,7 +62,8 @@ impl StoreReader {
                 sessions: transaction.open_table(SESSIONS)?,
                 session_ids: transaction.open_table(SESSION_IDS)?,
                 marks: transaction.open_table(MARKS)?,
-                projections: projection::open(&transaction)?,
+                projections: projection::open_if_there(&transaction, PROJECTIONS)?,
+                stranded: projection::open_if_there(&transaction, STRANDED)?,
             })
         })
     }
@@ -92,6 +104,49 @@ impl StoreReader {
         let found =
             guarded("read", || Ok(self.sessions.get(number)?.map(|guard| guard.value().to_vec())))?;
         found.map(|stored| tables::decode_record(&stored, self.seed, number)).transpose()
+    }
+
+    /// Returns the id of session `number`, for one whose record does not tell. Looks through all ids.
+    pub(crate) fn id_of(&self, number: u64) -> Option<String> {
+        let found = guarded("read", || {
+            for row in self.session_ids.iter()? {
+                let (id, value) = row?;
+                let (of, check) = value.value();
+                if of == number && tables::id_check(id.value(), of, self.seed) == check {
+                    return Ok(Some(id.value().to_owned()));
+                }
+            }
+            Ok(None)
+        });
+        found.ok().flatten()
+    }
+
+    /// Returns what is stranded beside damaged session records, in key order; a damaged row is an
+    /// item.
+    pub(crate) fn stranded(&self) -> Result<Vec<(u64, Result<Stranded>)>> {
+        let Some(table) = &self.stranded else { return Ok(Vec::new()) };
+        guarded("read", || {
+            let mut rows = Vec::new();
+            for row in table.iter()? {
+                let (key, value) = row?;
+                let (session, batch, at) = key.value();
+                rows.push((session, self.decode_stranded(session, batch, at, value.value())));
+            }
+            Ok(rows)
+        })
+    }
+
+    fn decode_stranded(&self, session: u64, batch: u64, at: u64, row: &[u8]) -> Result<Stranded> {
+        let decoded = match at {
+            STRANDED_RECORD => tables::decode_record(row, self.seed, session)
+                .map(|record| Stranded { events: 0, says: record.next_seq }),
+            first_seq => block::decode(row, self.seed, session, first_seq)
+                .map(|block| Stranded { events: block.end_seq() - block.first_seq, says: 0 }),
+        };
+        decoded.map_err(|error| {
+            let place = format!("{FILE}, stranded row {at} of session {session}, batch {batch}");
+            Error::corrupt(place, None, error)
+        })
     }
 
     /// The numbers of all sessions whose number is at least `from`, in order.

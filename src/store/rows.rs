@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use crate::entry::StoredEntry;
-use crate::error::{Error, Result};
-use crate::memtable::{MemInner, SessionView};
+use crate::error::{Error, ErrorKind, Result};
+use crate::memtable::{Mark, MemInner, SessionView};
 use crate::planted::planted;
 
 use super::block::{BLOCK_BYTES_MAX, Builder, SMALL_BLOCK_BYTES_MAX};
 use super::reader::StoreReader;
-use super::tables::{self, Mark, MarkKey, SessionRecord};
+use super::tables::{self, MarkKey, STRANDED_RECORD, SessionRecord};
 use super::{FILE, Store};
 
 /// From this many sessions in one checkpoint on, blocks are small.
@@ -33,6 +33,8 @@ pub(super) struct Rows {
     pub(super) marks: Vec<(MarkKey, (u64, u32))>,
     pub(super) ids: Vec<(Arc<str>, (u64, u32))>,
     pub(super) records: Vec<(u64, Vec<u8>)>,
+    /// By session, batch behind the flush, and first seq or [`STRANDED_RECORD`].
+    pub(super) stranded: Vec<((u64, u64, u64), Vec<u8>)>,
     bytes: usize,
 }
 
@@ -41,16 +43,20 @@ pub(super) type Sink<'s> = dyn FnMut(Rows) -> Result<()> + 's;
 
 /// Hands what becomes of `memtable` in the store to `sink`, bit by bit, ordered by session.
 ///
+/// A session whose record is damaged or missing, or ends elsewhere than where its new events begin,
+/// keeps what it has. What is new is stranded: it is kept in rows of its own, which `verify`
+/// reports, and every other session is written as always.
+///
 /// # Errors
 ///
-/// `Corrupt` where a session's record is damaged or missing, or ends elsewhere than where the new
-/// events begin; what reading and what `sink` returns.
+/// What reading and what `sink` returns.
 pub(super) fn make(store: &Store, memtable: &MemInner, sink: &mut Sink<'_>) -> Result<()> {
     let store = StoreReader::new(store)?;
     let many = memtable.sessions.len() >= MANY_SESSIONS;
     let limit = if many { SMALL_BLOCK_BYTES_MAX } else { BLOCK_BYTES_MAX };
     let builder = Builder::new(store.seed, limit, ZSTD_LEVEL)?;
-    let mut maker = Maker { store, limit, builder, rows: Rows::default(), sink };
+    let end_batch = memtable.end.batch;
+    let mut maker = Maker { store, limit, builder, end_batch, rows: Rows::default(), sink };
     for (number, session) in memtable.views(memtable.end) {
         maker.add(number, &session)?;
     }
@@ -62,6 +68,8 @@ struct Maker<'a, 's> {
     /// The largest block.
     limit: usize,
     builder: Builder,
+    /// The last batch of the memtable.
+    end_batch: u64,
     rows: Rows,
     sink: &'a mut Sink<'s>,
 }
@@ -69,7 +77,14 @@ struct Maker<'a, 's> {
 impl Maker<'_, '_> {
     /// Makes the rows of one session.
     fn add(&mut self, number: u64, session: &SessionView<'_>) -> Result<()> {
-        let mut record = next_record(number, self.store.record(number)?, session)?;
+        let next = self.store.record(number).and_then(|old| next_record(number, old, session));
+        let mut record = match next {
+            Ok(record) => record,
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                return self.strand(number, session, &error);
+            }
+            Err(error) => return Err(error),
+        };
         if let Some((first_new, _)) = session.entries().next() {
             let mut entries = self.take_short_tail(&mut record)?;
             entries.extend(session.entries().map(|(seq, entry)| entry.stored(seq)));
@@ -86,6 +101,39 @@ impl Maker<'_, '_> {
         let record = tables::encode_record(&record, self.store.seed);
         self.rows.bytes += ROW_BYTES + record.len();
         self.rows.records.push((number, record));
+        self.hand_over_if_enough()
+    }
+
+    /// Keeps what is new of a session that cannot be added to: its events in blocks, and what they
+    /// add to the record.
+    fn strand(&mut self, number: u64, session: &SessionView<'_>, error: &Error) -> Result<()> {
+        if planted("damaged_record_stops_the_flush") {
+            return Err(error.clone());
+        }
+        tracing::warn!(session = number, %error, "new events are kept beside a damaged session");
+        let id = session.declared().map_or("", |id| id);
+        let mut record = SessionRecord::begin(number, id, session);
+        record.take_over(session);
+        let entries: Vec<_> = session.entries().map(|(seq, entry)| entry.stored(seq)).collect();
+        let mut rest = entries.as_slice();
+        while let Some(first) = rest.first() {
+            let built = self.builder.build(number, first.seq, rest)?;
+            let (now, later) = rest.split_at(built.entries.min(rest.len()));
+            for entry in now {
+                record.count(entry.kind, entry.flags, entry.line_len());
+            }
+            record.blocks += 1;
+            record.stored_bytes += built.stored.len() as u64;
+            self.push_stranded(number, built.first_seq, built.stored)?;
+            rest = later;
+        }
+        let record = tables::encode_record(&record, self.store.seed);
+        self.push_stranded(number, STRANDED_RECORD, record)
+    }
+
+    fn push_stranded(&mut self, number: u64, at: u64, stored: Vec<u8>) -> Result<()> {
+        self.rows.bytes += ROW_BYTES + stored.len();
+        self.rows.stranded.push(((number, self.end_batch, at), stored));
         self.hand_over_if_enough()
     }
 

@@ -9,7 +9,7 @@ use redb::TableDefinition;
 use crate::entry::{Flags, Kind, Seq};
 use crate::error::{Error, Result};
 use crate::frame::{self, Codec, FrameKind};
-use crate::memtable::{Attributes, SessionView};
+use crate::memtable::{Attributes, Mark, SessionView, Tally};
 
 pub(super) const EVENTS: TableDefinition<(u64, u64), &[u8]> = TableDefinition::new("events");
 pub(super) const SESSIONS: TableDefinition<u64, &[u8]> = TableDefinition::new("sessions");
@@ -20,6 +20,12 @@ pub(crate) type MarkKey = (u64, u8, u64);
 pub(super) const MARKS: TableDefinition<MarkKey, (u64, u32)> = TableDefinition::new("marks");
 pub(super) const PROJECTIONS: TableDefinition<(u64, u8), &[u8]> =
     TableDefinition::new("projections");
+/// What could not be added to a session because its record is damaged: session, batch behind the
+/// flush, and the first seq of a block or [`STRANDED_RECORD`]. See [`rows`](super::rows).
+pub(super) const STRANDED: TableDefinition<(u64, u64, u64), &[u8]> =
+    TableDefinition::new("stranded");
+/// The row that holds what the flush adds to the record.
+pub(super) const STRANDED_RECORD: u64 = u64::MAX;
 pub(super) const META: TableDefinition<&str, &[u8]> = TableDefinition::new("meta");
 
 /// Keys of `meta`.
@@ -64,7 +70,7 @@ impl SessionRecord {
 
     /// Takes over what happened to the session in `view` beside its entries.
     pub(crate) fn take_over(&mut self, view: &SessionView<'_>) {
-        self.attributes.update(&view.attributes());
+        view.describe(&mut self.attributes);
         if let Some((_, last)) = view.times() {
             // A clock that went backwards takes no time back.
             self.updated_unix_micros = self.updated_unix_micros.max(last);
@@ -76,49 +82,25 @@ impl SessionRecord {
 
     /// Counts an entry that is appended.
     pub(crate) fn count(&mut self, kind: Kind, flags: Flags, bytes: u64) {
-        if let Some(count) = self.counts.get_mut(kind as usize) {
-            *count += 1;
-        }
-        self.user_turns += u64::from(flags.has(Flags::USER_TURN));
-        self.runs += u64::from(flags.has(Flags::RUN_START));
+        let mut one = Tally::default();
+        one.add(kind, flags, bytes);
+        self.add(&one);
+    }
+
+    /// Counts entries that are appended.
+    pub(crate) fn add(&mut self, tally: &Tally) {
+        let Tally { events, counts, user_turns, runs, bytes } = tally;
+        self.next_seq += events;
+        self.counts.iter_mut().zip(counts).for_each(|(count, more)| *count += more);
+        self.user_turns += user_turns;
+        self.runs += runs;
         self.bytes += bytes;
-        self.next_seq += 1;
     }
 
     /// How many entries there are that `mark` numbers.
     pub(crate) fn marked(&self, mark: Mark) -> u64 {
-        let count = |kind: Kind| self.counts.get(kind as usize).copied().unwrap_or_default();
-        match mark {
-            Mark::Message => count(Kind::Message),
-            Mark::Checkpoint => count(Kind::Checkpoint),
-            Mark::UserTurn => self.user_turns,
-            Mark::Run => self.runs,
-        }
-    }
-}
-
-/// What can be found by number. The table holds the first of each kind in every block; the others
-/// are found from there by reading on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Mark {
-    Message = 0,
-    Checkpoint = 1,
-    UserTurn = 2,
-    Run = 3,
-}
-
-impl Mark {
-    pub(crate) const ALL: [Mark; 4] = [Mark::Message, Mark::Checkpoint, Mark::UserTurn, Mark::Run];
-
-    /// Whether the mark numbers such an entry.
-    pub(crate) fn is_on(self, kind: Kind, flags: Flags) -> bool {
-        match self {
-            Mark::Message => kind == Kind::Message,
-            Mark::Checkpoint => kind == Kind::Checkpoint,
-            Mark::UserTurn => flags.has(Flags::USER_TURN),
-            Mark::Run => flags.has(Flags::RUN_START),
-        }
+        let SessionRecord { counts, user_turns, runs, .. } = *self;
+        Tally { counts, user_turns, runs, ..Tally::default() }.marked(mark)
     }
 }
 

@@ -9,18 +9,24 @@
 //! Invariant I3: per session the seqs of a memtable are without gap. I6: `end` is the position
 //! behind the last batch in it, and all of that batch is in it.
 
+mod tally;
+
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
 use bincode::error::{DecodeError, EncodeError};
-use parking_lot::{RwLock, RwLockReadGuard};
 
+use crate::bytes::within;
 use crate::entry::{Flags, Kind, Seq, SharedBytes, StoredEntry, Terminator};
 use crate::error::{Error, Result};
 use crate::journal::batch::{EntryHead, Record, records};
 use crate::journal::recover::ReplayedBatch;
 use crate::journal::{Lsn, Position};
+use crate::locks::{Rank, ReadGuard, RwLock};
+use crate::steps;
+
+pub(crate) use tally::{Mark, Tally};
 
 /// What a session is beside its events; every field is set by its owner and may be absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -227,16 +233,42 @@ pub(crate) struct MemSession {
     declared: Option<(u64, Arc<str>)>,
     /// The seq of the first entry.
     pub(crate) first_seq: u64,
-    pub(crate) entries: Vec<MemEntry>,
-    /// What else happened to it, with the batch in which it did.
-    facts: Vec<(u64, Fact)>,
+    entries: Vec<MemEntry>,
+    /// The sums and times before every entry whose index is a multiple of [`TALLY_EVERY`].
+    tallies: Vec<(Tally, Times)>,
+    /// The sums and times of all entries.
+    total: (Tally, Times),
+    /// The runs that began, each with its batch.
+    runs: Vec<(u64, Arc<str>)>,
+    /// What was described, each with its batch, and the times up to it.
+    descriptions: Vec<(u64, Box<Attributes>, Times)>,
+    /// All descriptions, one over the other.
+    described: Option<Box<Attributes>>,
 }
 
-/// A change of a session that is no entry.
-#[derive(Debug)]
-enum Fact {
-    Run(Arc<str>),
-    Described { attributes: Box<Attributes>, unix_micros: u64 },
+/// Sums are kept for one entry in so many.
+const TALLY_EVERY: usize = 64;
+/// Bookkeeping of an entry, with its share of the sums.
+const ENTRY_BYTES: usize = size_of::<MemEntry>() + size_of::<(Tally, Times)>() / TALLY_EVERY;
+
+/// The earliest and the latest time of changes, in microseconds since the Unix epoch. A clock may
+/// go backwards.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Times(Option<(u64, u64)>);
+
+impl Times {
+    fn add(&mut self, unix_micros: u64) {
+        let (first, last) = self.0.unwrap_or((unix_micros, unix_micros));
+        self.0 = Some((first.min(unix_micros), last.max(unix_micros)));
+    }
+
+    fn or(mut self, other: Times) -> Times {
+        if let Some((first, last)) = other.0 {
+            self.add(first);
+            self.add(last);
+        }
+        self
+    }
 }
 
 /// A session as it was at one position.
@@ -255,56 +287,114 @@ impl<'m> SessionView<'m> {
 
     /// The entries, with their seqs.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, &'m MemEntry)> + use<'m> {
+        let count = self.count();
+        (self.session.first_seq..).zip(self.session.entries.iter().take(count))
+    }
+
+    /// How many entries there are.
+    pub(crate) fn count(&self) -> usize {
         let entries = &self.session.entries;
-        let count = match entries.last() {
+        match entries.last() {
             Some(last) if last.lsn > self.at.lsn => {
                 entries.partition_point(|entry| entry.lsn <= self.at.lsn)
             }
             _ => entries.len(),
-        };
-        (self.session.first_seq..).zip(entries.iter().take(count))
+        }
     }
 
-    fn facts(&self) -> impl Iterator<Item = &'m Fact> + use<'m> {
-        let batch = self.at.batch;
-        self.session.facts.iter().take_while(move |(n, _)| *n <= batch).map(|(_, fact)| fact)
+    /// The seq behind the last entry.
+    pub(crate) fn end_seq(&self) -> Seq {
+        self.session.first_seq + self.count() as u64
+    }
+
+    /// Returns the sums over the entries from `from` on.
+    pub(crate) fn tally_from(&self, from: Seq) -> Tally {
+        let end = self.count();
+        let (all, _) = self.session.before(end);
+        let (start, _) = self.session.before(self.index(from).min(end));
+        all.since(&start)
+    }
+
+    /// Returns the seq of the `n`-th entry, from 0, that `mark` numbers among those from `from` on.
+    pub(crate) fn nth_marked(&self, from: Seq, mark: Mark, n: u64) -> Option<Seq> {
+        let session = self.session;
+        let n = session.before(self.index(from)).0.marked(mark) + n;
+        // The last kept sum that does not reach beyond the entry.
+        let kept = session.tallies.partition_point(|(tally, _)| tally.marked(mark) <= n);
+        let start = kept.checked_sub(1)? * TALLY_EVERY;
+        let mut reached = session.before(start).0.marked(mark);
+        for (index, entry) in session.entries.iter().enumerate().skip(start).take(TALLY_EVERY) {
+            steps::count();
+            if mark.is_on(entry.kind, entry.flags) {
+                if reached == n {
+                    return Some(session.first_seq + index as u64);
+                }
+                reached += 1;
+            }
+        }
+        None
+    }
+
+    fn index(&self, seq: Seq) -> usize {
+        seq.saturating_sub(self.session.first_seq).try_into().unwrap_or(usize::MAX)
     }
 
     /// The name of the last run that began here.
     pub(crate) fn last_run(&self) -> Option<&'m Arc<str>> {
-        let runs = self.facts().filter_map(|fact| match fact {
-            Fact::Run(name) => Some(name),
-            Fact::Described { .. } => None,
-        });
-        runs.last()
+        let runs = &self.session.runs;
+        let count = runs.partition_point(|(batch, _)| *batch <= self.at.batch);
+        runs.get(count.checked_sub(1)?).map(|(_, name)| name)
     }
 
-    /// The attributes that were set here.
-    pub(crate) fn attributes(&self) -> Attributes {
-        let mut all = Attributes::default();
-        for fact in self.facts() {
-            if let Fact::Described { attributes, .. } = fact {
-                all.update(attributes);
-            }
+    /// Takes the attributes that were set here over into `attributes`.
+    pub(crate) fn describe(&self, attributes: &mut Attributes) {
+        let all = &self.session.descriptions;
+        let count = all.partition_point(|(batch, ..)| *batch <= self.at.batch);
+        if count == all.len() {
+            return self.session.described.iter().for_each(|all| attributes.update(all));
         }
-        all
+        for (_, description, _) in all.iter().take(count) {
+            attributes.update(description);
+        }
     }
 
     /// When the first and the last change were made.
     pub(crate) fn times(&self) -> Option<(u64, u64)> {
-        let facts = self.facts().filter_map(|fact| match fact {
-            Fact::Described { unix_micros, .. } => Some(*unix_micros),
-            Fact::Run(_) => None,
-        });
-        let times = facts.chain(self.entries().map(|(_, entry)| entry.unix_micros));
-        times.fold(None, |range, time| {
-            let (first, last) = range.unwrap_or((time, time));
-            Some((time.min(first), time.max(last)))
-        })
+        let all = &self.session.descriptions;
+        let count = all.partition_point(|(batch, ..)| *batch <= self.at.batch);
+        let described = count.checked_sub(1).and_then(|last| all.get(last));
+        let described = described.map_or(Times::default(), |(.., times)| *times);
+        self.session.before(self.count()).1.or(described).0
     }
 }
 
 impl MemSession {
+    fn add(&mut self, entry: MemEntry) {
+        if self.entries.len().is_multiple_of(TALLY_EVERY) {
+            self.tallies.push(self.total);
+        }
+        let (tally, times) = &mut self.total;
+        tally.add(entry.kind, entry.flags, entry.line_len());
+        times.add(entry.unix_micros);
+        self.entries.push(entry);
+    }
+
+    /// Returns the sums and times of the first `count` entries.
+    fn before(&self, count: usize) -> (Tally, Times) {
+        if count >= self.entries.len() {
+            return self.total;
+        }
+        let kept = count / TALLY_EVERY;
+        let (mut tally, mut times) = *within(&self.tallies, kept);
+        let start = kept * TALLY_EVERY;
+        for entry in self.entries.iter().skip(start).take(count - start) {
+            steps::count();
+            tally.add(entry.kind, entry.flags, entry.line_len());
+            times.add(entry.unix_micros);
+        }
+        (tally, times)
+    }
+
     /// The entry `seq`, if it is here.
     pub(crate) fn entry(&self, seq: u64) -> Option<StoredEntry> {
         let at = seq.checked_sub(self.first_seq)?;
@@ -355,11 +445,12 @@ pub(crate) struct Memtable {
 impl Memtable {
     /// An empty one that goes on where `end` is.
     pub(crate) fn new(end: Position) -> Memtable {
-        Memtable { inner: RwLock::new(MemInner { start: end, end, ..MemInner::default() }) }
+        let inner = MemInner { start: end, end, ..MemInner::default() };
+        Memtable { inner: RwLock::new(Rank::Memtable, inner) }
     }
 
     /// The content, which does not change while the guard lives.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, MemInner> {
+    pub(crate) fn read(&self) -> ReadGuard<'_, MemInner> {
         self.inner.read()
     }
 
@@ -467,7 +558,7 @@ struct BatchAt {
 
 impl MemInner {
     fn session(&mut self, number: u64) -> &mut MemSession {
-        const SESSION_BYTES: usize = 256;
+        const SESSION_BYTES: usize = 384;
         let bytes = &mut self.bytes;
         self.sessions.entry(number).or_insert_with(|| {
             *bytes += SESSION_BYTES;
@@ -482,23 +573,25 @@ impl MemInner {
                 self.session(session).declared = Some((at.batch, id));
             }
             Change::Run { session, name } => {
-                self.session(session).facts.push((at.batch, Fact::Run(name)));
+                self.session(session).runs.push((at.batch, name));
             }
             Change::Describe { session, attributes } => {
-                let attributes = Box::new(attributes);
-                let fact = Fact::Described { attributes, unix_micros: at.unix_micros };
-                self.session(session).facts.push((at.batch, fact));
+                let session = self.session(session);
+                let mut times = session.descriptions.last().map_or(Times::default(), |(.., t)| *t);
+                times.add(at.unix_micros);
+                session.described.get_or_insert_default().update(&attributes);
+                session.descriptions.push((at.batch, Box::new(attributes), times));
             }
             Change::Entry { head, range } => {
                 at.lsn = Lsn(at.lsn.0 + 1);
-                self.bytes += size_of::<MemEntry>();
+                self.bytes += ENTRY_BYTES;
                 let session = self.session(head.session);
                 if session.entries.is_empty() {
                     session.first_seq = head.seq;
                 }
                 let expected = session.first_seq + session.entries.len() as u64;
                 assert_eq!(head.seq, expected, "the seqs of a session have no gap");
-                session.entries.push(MemEntry {
+                session.add(MemEntry {
                     buffer: at.buffer.clone(),
                     offset: range.start as u32,
                     len: range.len() as u32,
