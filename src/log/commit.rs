@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::journal::batch::{BatchBuffer, ENTRY_OVERHEAD_BYTES, EntryHead};
 use crate::journal::group::{Commit, Completion, Failed, Role};
 use crate::journal::writer::WriteError;
+use crate::locks::thread;
 use crate::memtable::{Attributes, Change};
 use crate::planted::planted;
 
@@ -118,7 +119,7 @@ impl Shared {
             match added {
                 // Only gigantic entries from several threads at once get here.
                 Err(_) if crowded && self.options.background => {
-                    std::thread::sleep(Duration::from_millis(1));
+                    thread::sleep(Duration::from_millis(1));
                 }
                 Err(_) if crowded => self.group.flush(self)?,
                 other => return other,

@@ -137,7 +137,7 @@ impl Snapshot {
 
     /// All sessions that are not deleted, in the order in which they were created, one at a time.
     ///
-    /// A damaged record is an item of its own and hides no other session.
+    /// A damaged record is an item of its own, which names its session, and hides no other one.
     pub fn sessions(&self) -> impl Iterator<Item = Result<SessionInfo>> + '_ {
         let is_there = |session: &SessionInfo| session.deleted_unix_micros().is_none();
         self.all_sessions().filter(move |session| session.as_ref().map_or(true, is_there))
@@ -151,7 +151,12 @@ impl Snapshot {
 
     pub(super) fn all_sessions(&self) -> impl Iterator<Item = Result<SessionInfo>> + '_ {
         self.numbers().filter_map(|number| {
-            let record = number.and_then(|number| self.inner.record(number));
+            let record = number.and_then(|number| {
+                self.inner.record(number).map_err(|error| match self.inner.reader.id_of(number) {
+                    Some(id) => error.with_context(&format!("it is that of {id:?}")),
+                    None => error,
+                })
+            });
             record.transpose().map(|record| record.map(SessionInfo::from))
         })
     }
