@@ -15,13 +15,13 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use eventlog::io::sim::{Fate, SimDisk};
+use eventlog::io::sim::{Fate, Op, SimDisk};
 use eventlog::{ErrorKind, EventLog, Result};
 use support::power::{
     BASIC, Dice, Outcome, Step, amount, cut, image, name_variants, operations, outcome, run,
     some_cuts, some_variants, until, variants, workload,
 };
-use support::{Model, line, open};
+use support::{Model, STORE, line, open, rows};
 
 /// A cut never makes a log that refuses to be opened.
 fn open_after(disk: &SimDisk, what: &str) -> EventLog {
@@ -224,21 +224,66 @@ fn i1_a_process_kill_at_any_operation_loses_nothing_acknowledged_even_without_fl
     }
 }
 
+/// I4: what is written when a log is opened that a recovery has left, and that was killed again.
 #[test]
-fn the_second_recovery_writes_nothing_to_the_store() {
+fn i4_a_second_recovery_changes_one_row_of_the_store_and_each_further_one_does_the_same() {
     let disk = SimDisk::new();
     let mut model = Model::default();
     let log = open(&disk).unwrap();
     model.append(&log, "s", (0..10).map(|n| line(n, 100)).collect()).unwrap();
     std::mem::forget(log); // a kill
-    let disk = disk.kill();
-    let log = open(&disk).unwrap();
-    assert_eq!(log.recovery().replayed_events, 10);
-    std::mem::forget(log);
-    let disk = disk.kill();
-    let log = open(&disk).unwrap();
-    assert_eq!(log.recovery().replayed_events, 0);
-    model.check(&log, "twice recovered");
+    let mut disk = disk.kill();
+    let mut recovered = || {
+        let before = disk.bytes(STORE).unwrap();
+        let log = open(&disk).unwrap();
+        let replayed = log.recovery().replayed_events;
+        let trace = disk.trace();
+        model.check(&log, "recovered");
+        std::mem::forget(log);
+        let after = disk.bytes(STORE).unwrap();
+        disk = disk.kill();
+        (replayed, trace, before, after)
+    };
+    let on_the_store = |trace: &[(Op, String)]| -> Vec<Op> {
+        trace.iter().filter(|(_, path)| path == STORE).map(|(op, _)| *op).collect()
+    };
+    let (replayed, trace, before, after) = recovered();
+    assert_eq!(replayed, 10);
+    let first = on_the_store(&trace);
+    assert!(changed_rows(&before, &after).len() > 1, "the first has something to write down");
+    let mut second = None;
+    for _ in 0..3 {
+        let (replayed, trace, before, after) = recovered();
+        assert_eq!(replayed, 0);
+        let changed = changed_rows(&before, &after);
+        let changed: Vec<_> = changed.iter().map(|(table, key)| (&**table, &**key)).collect();
+        assert_eq!(changed, [("meta", "\"opened\"")], "the segment that it begins with");
+        assert_eq!(before.len(), after.len(), "the store does not grow");
+        let store = on_the_store(&trace);
+        assert!(store.len() < first.len(), "{store:?}, the first {first:?}");
+        assert!(!store.contains(&Op::SetLen), "{store:?}");
+        // It is one transaction, behind the new segment and before the old one goes.
+        let at = |wanted: &str| trace.iter().position(|(_, path)| path.ends_with(wanted)).unwrap();
+        let (made, gone) = (at("journal"), at(".wal"));
+        assert_eq!((&trace[made].0, &trace[gone].0), (&Op::DirSync, &Op::Remove));
+        let row = on_the_store(&trace[made..gone]);
+        assert_eq!(row.iter().filter(|op| **op == Op::Sync).count(), 2, "one commit: {row:?}");
+        assert_eq!(gone - made - 1, row.len(), "{trace:?}");
+        assert_eq!(*second.get_or_insert(store.clone()), store, "like the one before");
+    }
+}
+
+/// Table and key of what is another row or not there in one of two stores.
+fn changed_rows(before: &[u8], after: &[u8]) -> Vec<(String, String)> {
+    let (before, after) = (rows(before), rows(after));
+    let only = |a: &[(String, String, Vec<u8>)], b: &[(String, String, Vec<u8>)]| {
+        let only = a.iter().filter(|row| !b.contains(row));
+        only.map(|(table, key, _)| (table.clone(), key.clone())).collect::<Vec<_>>()
+    };
+    let mut changed = [only(&before, &after), only(&after, &before)].concat();
+    changed.sort();
+    changed.dedup();
+    changed
 }
 
 #[test]
