@@ -13,15 +13,15 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use eventlog::io::sim::{Fate, Op, SimDisk};
-use eventlog::{ErrorKind, EventLog, Result};
+use eventlog::{ErrorKind, EventLog, Result, sessions};
 use support::power::{
     BASIC, Dice, Outcome, Step, amount, cut, image, name_variants, operations, outcome, run,
     some_cuts, some_variants, until, variants, workload,
 };
-use support::{Model, STORE, line, open, rows};
+use support::{Model, STORE, contents, line, open, rows};
 
 /// A cut never makes a log that refuses to be opened.
 fn open_after(disk: &SimDisk, what: &str) -> EventLog {
@@ -284,6 +284,38 @@ fn changed_rows(before: &[u8], after: &[u8]) -> Vec<(String, String)> {
     changed.sort();
     changed.dedup();
     changed
+}
+
+/// Some megabytes, which are copied in several batches.
+#[test]
+fn a_fork_that_is_cut_off_at_any_operation_is_finished_by_forking_again() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let lines: Vec<_> = (0..40).map(|n| line(n, 60_000)).collect();
+    Model::default().append(&log, "s", lines.clone()).unwrap();
+    log.close().unwrap();
+    let fork = |disk: &SimDisk| -> Result<u64> {
+        let log = open(disk)?;
+        sessions::fork(&log, "s", 39, "f")
+    };
+    let probe = disk.kill();
+    let before = probe.trace().len();
+    fork(&probe).unwrap();
+    let operations = (probe.trace().len() - before) as u64;
+    let mut begun = BTreeSet::new();
+    for cut in 0..operations {
+        let twice = disk.kill();
+        twice.cut_after(cut);
+        _ = fork(&twice);
+        let twice = twice.kill();
+        let log = open(&twice).unwrap();
+        let session = log.snapshot().unwrap().session("f").unwrap();
+        begun.insert(session.map_or(0, |session| session.events));
+        assert_eq!(sessions::fork(&log, "s", 39, "f").unwrap(), 40, "cut {cut}");
+        assert!(contents(&log)["f"] == lines, "cut {cut}");
+    }
+    // Nothing of it, all of it, and at least two parts.
+    assert!(begun.contains(&0) && begun.contains(&40) && begun.len() >= 4, "{begun:?}");
 }
 
 #[test]
