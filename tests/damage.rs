@@ -175,7 +175,21 @@ fn an_event_that_contains_journal_bytes_changes_no_verdict() {
     model.append(&log, "s", vec![copied]).unwrap();
     let image = disk.kill();
     drop(log);
-    model.check(&open(&image).unwrap(), "whole");
+    model.check(&open(&image.kill()).unwrap(), "whole");
+    let whole = image.bytes(&segment).unwrap();
+    let end = whole.iter().rposition(|b| *b != 0).unwrap() + 1;
+    let with = |damage: &dyn Fn(&mut [u8])| {
+        let (disk, mut bytes) = (image.kill(), whole.clone());
+        damage(&mut bytes);
+        disk.overwrite(&segment, bytes);
+        open(&disk)
+    };
+    let torn = with(&|bytes| bytes[end - 700..end].fill(0)).unwrap();
+    assert_eq!(torn.recovery().dropped.as_ref().unwrap().batch, 2);
+    without_last(&model).check(&torn, "torn");
+    assert_eq!(with(&|bytes| bytes[end - 100] ^= 1).unwrap_err().kind(), ErrorKind::Ambiguous);
+    let error = with(&|bytes| bytes[4096 + 300] ^= 1).unwrap_err();
+    assert_eq!((error.kind(), error.place().unwrap().batch), (ErrorKind::Corrupt, Some(1)));
 }
 
 #[test]
