@@ -135,6 +135,7 @@ fn every_case_is_kept_accounted_for_and_reported() {
 #[test]
 fn strict_refuses_exactly_the_cases_with_damage() {
     let Some(cases) = cases() else { return };
+    let mut seen = [0, 0];
     for case in &cases {
         let input = case.join("input.jsonl");
         let scratch = tempfile::tempdir().unwrap();
@@ -151,7 +152,9 @@ fn strict_refuses_exactly_the_cases_with_damage() {
             assert!(strict.message.unwrap().starts_with("line "), "{}", case.display());
             assert_eq!(log.sessions().unwrap().len(), 0, "nothing of it was taken");
         }
+        seen[usize::from(damaged)] += 1;
     }
+    assert!(seen.iter().all(|cases| *cases >= 5), "whole and damaged: {seen:?}");
 }
 
 /// What the original program could read, we read; what it refused, a strict import refuses.

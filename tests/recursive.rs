@@ -160,7 +160,7 @@ fn every_session_is_read_with_every_line_accounted_for() {
 #[test]
 fn descriptions_are_read_and_refused_like_the_original() {
     let Some(golden) = golden() else { return };
-    let mut read = 0;
+    let (mut read, mut refused) = (0, 0);
     for (_, case) in cases(&golden) {
         let expected = json(&case.join("expected.json"));
         for session in expected["sessions"].as_array().unwrap_or(&Vec::new()) {
@@ -181,12 +181,13 @@ fn descriptions_are_read_and_refused_like_the_original() {
                     assert!(expected.get("error").is_some(), "{what}: {error}");
                     let newer = expected["error"].as_str().unwrap().contains("schema_version=");
                     assert_eq!(matches!(error, MetaError::NewerSchema(_)), newer, "{what}");
+                    refused += 1;
                 }
             }
         }
     }
-    println!("{read} descriptions");
-    assert!(read > 90);
+    println!("{read} descriptions, {refused} refused");
+    assert!(read > 90 && refused >= 2);
 }
 
 /// Everything out of a home, into a log, and out again: the transcripts are the same bytes; the
@@ -194,6 +195,7 @@ fn descriptions_are_read_and_refused_like_the_original() {
 #[test]
 fn a_home_goes_out_as_it_came_in() {
     let Some(golden) = golden() else { return };
+    let (mut homes, mut descriptions, mut whole_descriptions) = (0, 0, 0);
     for (name, case) in cases(&golden) {
         let home = case.join("home");
         if !home.exists() || name.starts_with("legacy") {
@@ -248,12 +250,14 @@ fn a_home_goes_out_as_it_came_in() {
             };
             if theirs.name.is_some() {
                 assert_eq!(same(&ours), same(&theirs), "{name}: {path:?}");
+                descriptions += 1;
             }
             // The original's count is stale after a crash and after a second session in the same
             // second, and hand-written descriptions count nothing.
             let honest =
                 ["simple_completed", "statuses", "audit", "unicode_and_names", "reasoning_content"];
             if honest.contains(&name.as_str()) {
+                whole_descriptions += 1;
                 assert_eq!(
                     String::from_utf8_lossy(bytes),
                     String::from_utf8_lossy(original),
@@ -263,7 +267,10 @@ fn a_home_goes_out_as_it_came_in() {
         }
         assert!(compared > 0 || name == "layout_oddities", "{name}");
         println!("ok   {name}: {compared} files");
+        homes += 1;
     }
+    println!("{homes} homes, {descriptions} descriptions, {whole_descriptions} to the byte");
+    assert!(homes >= 10 && descriptions >= 20 && whole_descriptions >= 5);
 }
 
 /// The original adds up costs when a session is finished: twice when that happens twice, and not at
@@ -273,7 +280,8 @@ fn costs_are_derived_from_the_lines() {
     let Some(golden) = golden() else { return };
     let case = golden.join("usage_and_cost");
     let expected = json(&case.join("expected.json"));
-    for session in expected["sessions"].as_array().unwrap_or(&Vec::new()) {
+    let (mut with_usage, mut finished_once) = (0, 0);
+    for session in expected["sessions"].as_array().unwrap() {
         let dir = dir_of(&case, session);
         let text = std::fs::read_to_string(dir.join("transcript.jsonl")).unwrap();
         let mut sum = Usage::default();
@@ -298,12 +306,15 @@ fn costs_are_derived_from_the_lines() {
                 total("reasoning_tokens")
             )
         );
+        with_usage += u32::from(sum != Usage::default());
         let goal = session["load_meta"]["goal"].as_str().unwrap();
         let meta = Meta::parse(&std::fs::read(dir.join(".meta.json")).unwrap()).unwrap();
         if goal == "finished once" {
             assert_eq!(meta.usage(), Some(sum));
+            finished_once += 1;
         }
     }
+    assert!(with_usage >= 2 && finished_once >= 1, "{with_usage}, {finished_once}");
 }
 
 #[test]
@@ -323,11 +334,14 @@ fn workspaces_and_sessions_are_named_like_the_original_names_them() {
 fn locks_are_understood_like_the_original_understands_them() {
     let Some(golden) = golden() else { return };
     let rows = json(&golden.join("locks.json"));
+    let mut seen = [0, 0];
     for row in rows["rows"].as_array().unwrap() {
         let lock = row["lock_file"].as_str().and_then(Lock::parse);
         let acquired = !lock.is_some_and(|lock| lock.is_held("golden-host"));
         assert_eq!(acquired, row["acquired"].as_bool().unwrap(), "{row}");
+        seen[usize::from(acquired)] += 1;
     }
+    assert!(seen.iter().all(|rows| *rows >= 1), "held and not: {seen:?}");
 }
 
 /// At every cut: what is before the cut line is there, the cut line is set aside or whole, and the
@@ -376,6 +390,7 @@ fn a_transcript_cut_at_any_byte_is_read_and_goes_on() {
 #[test]
 fn migration_moves_everything_that_does_not_collide() {
     let Some(golden) = golden() else { return };
+    let (mut migrated, mut moved_paths) = (0, 0);
     for (name, case) in cases(&golden) {
         if !name.starts_with("legacy_in_tree") {
             continue;
@@ -430,7 +445,10 @@ fn migration_moves_everything_that_does_not_collide() {
             "{name}"
         );
         println!("ok   {name}: {} moved", done.moved.len());
+        migrated += 1;
+        moved_paths += done.moved.len();
     }
+    assert!(migrated >= 2 && moved_paths >= 2, "{migrated} cases, {moved_paths} moved");
 }
 
 #[test]
@@ -440,12 +458,14 @@ fn one_file_sessions_become_what_the_original_makes_of_them() {
     let expected = json(&case.join("expected.json"));
     let scratch = tempfile::tempdir().unwrap();
     let log = EventLog::open(scratch.path().join("log")).unwrap();
+    let (mut converted, mut refused) = (0, 0);
     for file in expected["single_files"].as_array().unwrap() {
         let path = case.join(file["file"].as_str().unwrap());
         let found = &jsonl::discover(&path).files[0];
         let report = found.import(Some(&log), &ImportOptions::default(), &mut |_| {});
         let Some(entries) = file["migrated"]["entries_after"].as_array() else {
             assert!(report.is_err(), "{}", path.display());
+            refused += 1;
             continue;
         };
         let report = report.unwrap();
@@ -471,7 +491,9 @@ fn one_file_sessions_become_what_the_original_makes_of_them() {
         }
         let again = found.import(Some(&log), &ImportOptions::default(), &mut |_| {}).unwrap();
         assert_eq!(again.outcome, Outcome::Unchanged);
+        converted += 1;
     }
+    assert!(converted >= 1 && refused >= 1, "{converted} converted, {refused} refused");
 }
 
 fn set_times(case: &Path, root: &Path) {

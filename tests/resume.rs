@@ -416,7 +416,7 @@ fn the_views_of_all_cases_are_what_they_say_and_valid() {
     let mut entries: Vec<_> =
         std::fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
-    let mut failed = 0;
+    let (mut looked_at, mut views, mut failed) = (0, 0, 0);
     for case in entries.iter().filter(|path| path.join("expect.json").exists()) {
         let name = case.file_name().unwrap().to_string_lossy().into_owned();
         let expect: Value =
@@ -434,6 +434,7 @@ fn the_views_of_all_cases_are_what_they_say_and_valid() {
         assert_eq!(resumed.view.digest(), again.view.digest(), "{name}");
         let mut wrong = Vec::new();
         if let Some(said) = expect["resume"]["view"].as_array() {
+            views += 1;
             let said: Vec<&str> = said.iter().map(|entry| entry.as_str().unwrap()).collect();
             let same = said.len() == resumed.view.entries.len()
                 && resumed.view.entries.iter().zip(&said).all(|(e, said)| is_as_said(e, said));
@@ -457,8 +458,11 @@ fn the_views_of_all_cases_are_what_they_say_and_valid() {
         println!("{} {name}", if wrong.is_empty() { "ok  " } else { "FAIL" });
         wrong.iter().for_each(|line| println!("       {line}"));
         failed += usize::from(!wrong.is_empty());
+        looked_at += 1;
     }
+    println!("{looked_at} cases, {views} views");
     assert_eq!(failed, 0);
+    assert!(looked_at >= 33 && views >= 10, "{looked_at} cases, {views} views");
 }
 
 /// The session's events.
