@@ -38,11 +38,12 @@ failed_seqs_stay_given         faults  goes_on_when I3
 export EVENTLOG_PROOF_IMAGES="${EVENTLOG_PROOF_IMAGES:-40000}" EVENTLOG_PROOF_STRIDE=20
 built=$(RUSTFLAGS="--cfg eventlog_planted" cargo test --release --quiet --features sim --target-dir target/planted \
     --lib --test crash --test damage --test faults --test startup --no-run --message-format json |
-    sed -n 's/.*"target":{"kind":\["\([a-z]*\)"\].*"name":"\([a-z]*\)".*"executable":"\([^"]*\)".*/\2 \3/p')
+    sed -n 's/.*"target":{"kind":\["\([a-z]*\)"\].*"name":"\([a-z]*\)".*"executable":"\([^"]*\)".*/\1 \2 \3/p')
+# The program is built as well, and has the library's name.
 binary() { echo "$built" | sed -n "s/^$1 //p" | head -n 1; }
 
 run() { # the test, its filter
-    "$(binary "$([ "$1" = lib ] && echo eventlog || echo "$1")")" "$2" >target/planted/out 2>&1
+    "$(binary "$([ "$1" = lib ] && echo lib eventlog || echo "test $1")")" "$2" >target/planted/out 2>&1
 }
 
 missed=0
