@@ -21,7 +21,7 @@ use super::{Exit, Failure, Global, interrupt, place, time};
 /// recursive-agent's sessions with the files beside them, and the former one-file formats of both.
 /// Lines of other programs in them, and JSONL of an unknown format, are kept as they are. A file whose beginning is
 /// not what the log holds of its session is a conflict: it is reported, and nothing is changed.
-/// Bytes that are no record are kept and reported.
+/// Bytes that are no JSON, and records with something missing, are kept and reported.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     /// Files, and directories in which to look for sessions
