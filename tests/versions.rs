@@ -87,6 +87,7 @@ fn a_log_of_version_1_opens() {
 
 /// Makes the logs in the directory that the variable names. Not part of a test run.
 #[test]
+#[ignore = "makes data, tests nothing"]
 fn make_the_logs_of_this_version() {
     let Some(dir) = std::env::var_os("EVENTLOG_TEST_MAKE_LOGS").map(PathBuf::from) else { return };
     let open = |name: &str| {
