@@ -542,6 +542,60 @@ fn a_damaged_short_last_block_stops_neither_its_session_nor_the_others() {
 }
 
 #[test]
+fn a_damaged_session_record_costs_that_session_alone() {
+    let disk = SimDisk::new();
+    let log = open(&disk).unwrap();
+    let mut model = Model::default();
+    for id in ["alpha", "beta"] {
+        model.append(&log, id, (0..3).map(|n| line(n, 50)).collect()).unwrap();
+    }
+    log.checkpoint().unwrap();
+    // In the journal alone:
+    for id in ["alpha", "beta"] {
+        model.append(&log, id, (3..7).map(|n| line(n, 50)).collect()).unwrap();
+    }
+    let image = disk.kill();
+    let mut bytes = image.bytes("events.redb").unwrap();
+    let records: Vec<usize> = bytes
+        .windows(4)
+        .enumerate()
+        .filter(|(at, w)| w == b"EVSR" && bytes[*at..].get(..120).is_some_and(is_of_alpha))
+        .map(|(at, _)| at)
+        .collect();
+    assert!(!records.is_empty());
+    records.into_iter().for_each(|at| bytes[at + 24] ^= 1);
+    image.overwrite("events.redb", bytes);
+
+    let log = open(&image).unwrap();
+    let refused = log.session("alpha").err().expect("its record is damaged");
+    assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+    for n in 7..9 {
+        model.append(&log, "beta", vec![line(n, 50)]).unwrap();
+        log.checkpoint().unwrap();
+    }
+    log.close().unwrap();
+    let log = open(&image).unwrap();
+    model.append(&log, "beta", vec![line(9, 50)]).unwrap();
+    let beta: Vec<_> = log.read("beta", ..).unwrap().map(|e| e.unwrap().bytes().to_vec()).collect();
+    assert_eq!(beta, model.acknowledged["beta"]);
+    assert_eq!(log.read("alpha", ..).unwrap_err().kind(), ErrorKind::Corrupt);
+
+    let snapshot = log.snapshot().unwrap();
+    let damaged: Vec<_> = snapshot.sessions().filter_map(|session| session.err()).collect();
+    assert_eq!(damaged.len(), 1);
+    assert!(damaged[0].to_string().contains("\"alpha\""), "{}", damaged[0]);
+    let report = log.verify().unwrap();
+    assert_eq!(report.stranded_events, 4);
+    let found: Vec<_> =
+        report.problems.iter().map(|p| (p.kind, p.session.as_deref().unwrap_or(""))).collect();
+    assert_eq!(found, [("corrupt", "alpha"), ("stranded", "alpha")], "{:?}", report.problems);
+}
+
+fn is_of_alpha(record: &[u8]) -> bool {
+    record.windows(5).any(|word| word == b"alpha")
+}
+
+#[test]
 fn a_close_record_that_was_cut_off_is_the_end_and_no_batch() {
     let disk = SimDisk::new();
     let log = open(&disk).unwrap();

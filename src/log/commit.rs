@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::journal::batch::{BatchBuffer, ENTRY_OVERHEAD_BYTES, EntryHead};
 use crate::journal::group::{Commit, Completion, Failed, Role};
 use crate::journal::writer::WriteError;
+use crate::locks::thread;
 use crate::memtable::{Attributes, Change};
 use crate::planted::planted;
 
@@ -118,7 +119,7 @@ impl Shared {
             match added {
                 // Only gigantic entries from several threads at once get here.
                 Err(_) if crowded && self.options.background => {
-                    std::thread::sleep(Duration::from_millis(1));
+                    thread::sleep(Duration::from_millis(1));
                 }
                 Err(_) if crowded => self.group.flush(self)?,
                 other => return other,
@@ -311,5 +312,31 @@ impl Commit for Shared {
             // A number once given stays given; only its declaration is repeated.
             standing.assigned.number = number;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Kind;
+    use crate::log::EventLog;
+
+    #[test]
+    fn a_delete_or_restore_at_another_head_than_expected_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = EventLog::builder().background(false).open(dir.path()).unwrap();
+        let session = log.session("s").unwrap();
+        session.append(Entry::new(Kind::Message, b"{}")).unwrap();
+        let change = |when: u64, expected: Seq| {
+            let attributes = Attributes { deleted: Some(when), ..Attributes::default() };
+            let attributes = Some(&attributes);
+            session.submit_all(Addition { entries: &[], attributes, expected: Some(expected) })
+        };
+        assert_eq!(change(7, 5).unwrap_err().kind(), ErrorKind::Conflict);
+        session.append(Entry::new(Kind::Message, b"{}")).unwrap();
+        change(7, 2).unwrap().wait().unwrap();
+        assert_eq!(change(0, 5).unwrap_err().kind(), ErrorKind::Conflict);
+        let refused = session.append(Entry::new(Kind::Message, b"{}")).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Refused);
     }
 }

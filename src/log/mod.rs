@@ -246,8 +246,10 @@ impl EventLog {
     ///
     /// # Errors
     ///
-    /// `Full`, `Io`: the log then accepts nothing more until it is opened again, and nothing is
-    /// lost. `Refused` for a log opened read-only.
+    /// `Full` where the store has no space: nothing is lost, the log goes on, and the same is tried
+    /// again, every second in the background; see
+    /// [`Stats::store_full_since_unix_micros`]. `Io`: the log accepts nothing more until it is
+    /// opened again, and nothing is lost. `Refused` for a log opened read-only.
     pub fn checkpoint(&self) -> Result<()> {
         self.handle.writer()?.checkpoint()
     }
@@ -279,9 +281,11 @@ impl EventLog {
     ///
     /// `Io`.
     pub fn stats(&self) -> Result<Stats> {
-        let (store, journal_bytes) = match &self.handle.inner {
-            Inner::Writer(shared) => (&shared.store, shared.journal.bytes()),
-            Inner::Reader(reader) => (&reader.store, journal_bytes(&*self.handle.dir)?),
+        let (store, journal_bytes, full_since) = match &self.handle.inner {
+            Inner::Writer(shared) => {
+                (&shared.store, shared.journal.bytes(), shared.full_since_unix_micros())
+            }
+            Inner::Reader(reader) => (&reader.store, journal_bytes(&*self.handle.dir)?, None),
         };
         let mut stats = Stats {
             sessions: 0,
@@ -291,6 +295,7 @@ impl EventLog {
             journal_bytes,
             applied_lsn: 0,
             durable_lsn: 0,
+            store_full_since_unix_micros: full_since,
             format_version: crate::store::STORE_FORMAT_VERSION,
             store_id: uuid::Uuid::from_u128(store.id()).to_string(),
         };

@@ -137,7 +137,7 @@ impl Snapshot {
 
     /// All sessions that are not deleted, in the order in which they were created, one at a time.
     ///
-    /// A damaged record is an item of its own and hides no other session.
+    /// A damaged record is an item of its own, which names its session, and hides no other one.
     pub fn sessions(&self) -> impl Iterator<Item = Result<SessionInfo>> + '_ {
         let is_there = |session: &SessionInfo| session.deleted_unix_micros().is_none();
         self.all_sessions().filter(move |session| session.as_ref().map_or(true, is_there))
@@ -151,7 +151,12 @@ impl Snapshot {
 
     pub(super) fn all_sessions(&self) -> impl Iterator<Item = Result<SessionInfo>> + '_ {
         self.numbers().filter_map(|number| {
-            let record = number.and_then(|number| self.inner.record(number));
+            let record = number.and_then(|number| {
+                self.inner.record(number).map_err(|error| match self.inner.reader.id_of(number) {
+                    Some(id) => error.with_context(&format!("it is that of {id:?}")),
+                    None => error,
+                })
+            });
             record.transpose().map(|record| record.map(SessionInfo::from))
         })
     }
@@ -312,4 +317,98 @@ impl SnapshotInner {
 pub(super) fn no_session(id: &str) -> Error {
     Error::new(ErrorKind::NotFound, format!("there is no session {id:?} in this log"))
         .with_hint("`eventlog sessions` lists them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::entry::Entry;
+    use crate::log::{EventLog, Sync};
+    use crate::steps;
+
+    /// A log with `count` events of one session in memory, and some in the store.
+    fn log_of(count: u64) -> (tempfile::TempDir, EventLog) {
+        let dir = tempfile::tempdir().unwrap();
+        let log = EventLog::builder().background(false).sync(Sync::Os).open(dir.path()).unwrap();
+        let session = log.session("s").unwrap();
+        let event = |n: u64| match n % 100 {
+            0 => Entry::new(Kind::Checkpoint, b"{}"),
+            n => Entry::new(Kind::Message, b"{}").user_turn(n == 50),
+        };
+        for seqs in [0..1000, 1000..1000 + count] {
+            session.append_batch(&seqs.map(event).collect::<Vec<_>>()).unwrap();
+            if session.head() == 1000 {
+                log.checkpoint().unwrap();
+            }
+        }
+        (dir, log)
+    }
+
+    #[test]
+    fn reads_and_lookups_take_no_more_steps_with_more_events_in_memory() {
+        let looks: [fn(&EventLog, u64); 6] = [
+            |log, end| assert_eq!(log.read("s", end - 1..).unwrap().count(), 1),
+            |log, end| {
+                let newest = log.read("s", ..).unwrap().next_back().unwrap().unwrap();
+                assert_eq!(newest.seq(), end - 1);
+            },
+            |log, end| {
+                let found = log.snapshot().unwrap().find("s", Position::LastCheckpoint).unwrap();
+                assert_eq!(found, Some(end - 100));
+            },
+            |log, end| {
+                let turn = Position::UserTurn(end / 200);
+                let found = log.snapshot().unwrap().find("s", turn).unwrap();
+                assert_eq!(found, Some(end / 200 * 100 + 50));
+            },
+            |log, end| {
+                let session = log.snapshot().unwrap().session("s").unwrap().unwrap();
+                assert_eq!((session.events, session.user_turns), (end, end / 100));
+                assert_eq!(session.count(Kind::Checkpoint), end / 100);
+            },
+            |log, end| assert_eq!(log.sessions().unwrap()[0].events, end),
+        ];
+        let logs = [10_000, 20_000].map(|count| (1000 + count, log_of(count).1));
+        for (n, look) in looks.into_iter().enumerate() {
+            let [small, large] = logs.each_ref().map(|(end, log)| steps::of(|| look(log, *end)).1);
+            assert!(small <= 200 && large <= 200, "{n}: {small} steps, then {large}");
+        }
+    }
+
+    #[test]
+    fn counts_and_marks_are_those_of_the_events_at_every_snapshot() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = EventLog::builder().background(false).sync(Sync::Os).open(dir.path()).unwrap();
+        let session = log.session("s").unwrap();
+        let mut snapshots = Vec::new();
+        for n in 0..300u64 {
+            let kind = if n % 7 == 3 { Kind::Checkpoint } else { Kind::Message };
+            let entry = Entry::new(kind, vec![b'x'; (n % 5) as usize]).user_turn(n % 11 == 4);
+            session.append(entry.run(format!("run {}", n / 40))).unwrap();
+            if n == 150 {
+                log.checkpoint().unwrap();
+            }
+            snapshots.push(log.snapshot().unwrap());
+        }
+        for (n, snapshot) in (0..).zip(&snapshots) {
+            let info = snapshot.session("s").unwrap().unwrap();
+            let events: Vec<_> = snapshot.read("s", ..).unwrap().map(|e| e.unwrap()).collect();
+            assert_eq!((info.events, events.len() as u64), (n + 1, n + 1));
+            let checkpoints: Vec<_> =
+                events.iter().filter(|e| e.kind() == Kind::Checkpoint).map(|e| e.seq()).collect();
+            assert_eq!(info.count(Kind::Checkpoint), checkpoints.len() as u64);
+            let turns: Vec<_> = (0..=n).filter(|n| n % 11 == 4).collect();
+            assert_eq!(info.user_turns, turns.len() as u64);
+            assert_eq!(info.last_run.as_deref(), Some(&*format!("run {}", n / 40)));
+            let bytes: u64 = (0..=n).map(|n| n % 5 + 1).sum();
+            assert_eq!(info.bytes, bytes);
+            for (at, seq) in (0..).zip(&checkpoints) {
+                assert_eq!(snapshot.find("s", Position::Checkpoint(at)).unwrap(), Some(*seq));
+            }
+            for (at, seq) in (0..).zip(&turns) {
+                assert_eq!(snapshot.find("s", Position::UserTurn(at)).unwrap(), Some(*seq));
+            }
+            assert_eq!(snapshot.find("s", Position::Run(n / 40)).unwrap(), Some(n / 40 * 40));
+        }
+    }
 }

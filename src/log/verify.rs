@@ -1,6 +1,6 @@
 //! Proving that what is stored is whole, and counting it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::entry::{Kind, Seq};
 use crate::error::{Error, ErrorKind, Result};
@@ -19,7 +19,8 @@ pub struct Problem {
     pub session: Option<String>,
     /// The event, if one is concerned.
     pub seq: Option<Seq>,
-    /// The kind of problem: `corrupt`, `gap`, `count`, `mark`, `id` or `orphan`.
+    /// The kind of problem: `corrupt`, `gap`, `count`, `mark`, `id`, `orphan` or
+    /// `stranded`.
     pub kind: &'static str,
     /// What is wrong.
     pub message: String,
@@ -37,6 +38,9 @@ pub struct VerifyReport {
     pub blocks: u64,
     /// Batches that are in the journal and not in the store yet.
     pub journal_batches: u64,
+    /// Events that were appended to sessions whose record is damaged: they are kept beside the
+    /// record, and are not counted in `events`.
+    pub stranded_events: u64,
     /// For every session the bytes of its lines and line ends are what its record says.
     pub bytes_accounted: bool,
     /// Segments that earlier recoveries set aside because of a batch that was left out, relative
@@ -130,6 +134,7 @@ impl Walk<'_> {
                 Err(error) => self.corrupt(Who(None, None), &error),
             }
         }
+        self.stranded()?;
         let left: Vec<_> = self.marks.drain().collect();
         for (key, seq) in left {
             let location = format!("events.redb, mark {key:?}");
@@ -137,6 +142,38 @@ impl Walk<'_> {
             self.problem("mark", location, Who(None, Some(seq)), message);
         }
         Ok(())
+    }
+
+    /// What was appended to sessions that cannot be added to.
+    fn stranded(&mut self) -> Result<()> {
+        let mut sessions: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        for (number, row) in self.reader().stranded()? {
+            let (kept, said) = sessions.entry(number).or_default();
+            match row {
+                Ok(row) => {
+                    *kept += row.events;
+                    *said += row.says;
+                }
+                Err(error) => self.corrupt(self.who(number), &error),
+            }
+        }
+        for (number, (kept, said)) in sessions {
+            self.report.stranded_events += kept;
+            let location = format!("events.redb, stranded rows of session {number}");
+            let message = match kept == said {
+                true => format!("{kept} events are kept beside the session, which is damaged"),
+                false => format!(
+                    "{kept} events are kept beside the session, which is damaged; there were {said}"
+                ),
+            };
+            self.problem("stranded", location, self.who(number), message);
+        }
+        Ok(())
+    }
+
+    /// The session of a record that does not say its id.
+    fn who(&self, number: u64) -> Who {
+        Who(self.reader().id_of(number), None)
     }
 
     /// A search must end at the block that the walk has met: a damaged inner page leads past it.
@@ -239,9 +276,9 @@ impl Walk<'_> {
             Ok(None) => {
                 let message = "there are events of a session that has no record".to_owned();
                 self.report.bytes_accounted = false;
-                return self.problem("orphan", location, Who(None, None), message);
+                return self.problem("orphan", location, self.who(number), message);
             }
-            Err(error) => return self.corrupt(Who(None, None), &error),
+            Err(error) => return self.corrupt(self.who(number), &error),
         };
         let who = || Who(Some(record.id.clone()), None);
         match self.reader().number(&record.id) {
@@ -339,6 +376,10 @@ pub struct Stats {
     pub applied_lsn: u64,
     /// The number of the last durable event.
     pub durable_lsn: u64,
+    /// Since when the store has had no space, in microseconds since the Unix epoch; `None` while it
+    /// has, and for a log opened read-only. Events then stay in the journal and in memory, and appends fail with `Full` once memory
+    /// is full.
+    pub store_full_since_unix_micros: Option<u64>,
     /// The version of the format on disk.
     pub format_version: u32,
     /// The id that ties journal and store together.

@@ -287,8 +287,8 @@ impl<'m> SessionView<'m> {
 
     /// The entries, with their seqs.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, &'m MemEntry)> + use<'m> {
-        let count = self.count();
-        (self.session.first_seq..).zip(self.session.entries.iter().take(count))
+        let entries = self.session.entries.iter().take(self.count());
+        (self.session.first_seq..).zip(entries.inspect(|_| steps::count()))
     }
 
     /// How many entries there are.

@@ -141,7 +141,10 @@ impl Maker<'_, '_> {
     /// with the new ones behind them, under the same key. One that is damaged stays as it is:
     /// reads report it, and the new events do not need it.
     fn take_short_tail(&self, record: &mut SessionRecord) -> Result<Vec<StoredEntry>> {
-        let tail = self.store.short_tail(record.number, self.limit / 2)?;
+        let tail = match self.store.short_tail(record.number, self.limit / 2) {
+            Err(error) if error.kind() == ErrorKind::Corrupt => None,
+            other => other?,
+        };
         let tail = tail.filter(|(_, block)| block.end_seq() == record.next_seq);
         let Some((stored_len, block)) = tail else { return Ok(Vec::new()) };
         record.blocks = record.blocks.saturating_sub(1);
