@@ -202,6 +202,19 @@ fn an_empty_file_is_of_no_format_yet() {
 }
 
 #[test]
+fn a_text_or_a_document_is_not_lines_of_json_and_is_refused() {
+    let document = "{\n  \"a\": [\n    1,\n    {},\n    \"last\"\n  ],\n  \"b\":\n    42\n}\n";
+    for text in ["some words\n", "# notes\n42\n\nmore\n", document] {
+        let place = place();
+        let path = place.dir.path().join("file.jsonl");
+        std::fs::write(&path, text).unwrap();
+        let report = place.import(&path);
+        assert_eq!((report.outcome, report.format), (Outcome::Refused, None), "{text:?}");
+        assert_eq!(place.log.sessions().unwrap().len(), 0);
+    }
+}
+
+#[test]
 fn lines_of_other_programs_in_a_known_file_are_other_wherever_they_stand() {
     type Known = fn(usize) -> String;
     let formats: [(&str, Known); 2] = [("transcript", transcript), ("recursive", recursive)];

@@ -4,7 +4,8 @@
 //! more than half of its records are of it, or half of them and the first one; else its format is
 //! unknown, and [`Plain`] stands for it. A record is what is a record of some format, and every other
 //! object or array with something in it. Lines that are broken, numbers, texts, `{}` and `[]` say
-//! nothing.
+//! nothing. Where no format is known, and more lines are broken than not, the file is not lines of
+//! JSON: it is of no format at all.
 //!
 //! Of a large file the beginning is looked at and pieces of the rest, each of which counts for its
 //! part of the rest: what is read does not grow with the file.
@@ -66,7 +67,7 @@ pub(super) fn by_name(name: &str) -> Option<&'static dyn Format> {
     crate::format::by_name(name).or(unknown)
 }
 
-/// What a file of `size` bytes is; `None` where nothing in it is JSON. `reader` reads it from an
+/// What a file of `size` bytes is; `None` where it is not lines of JSON. `reader` reads it from an
 /// offset on.
 ///
 /// # Errors
@@ -100,7 +101,7 @@ pub(super) fn recognise<'f>(
         }
     }
     // Broken lines, or very long ones: the first line that says something.
-    while !votes.any_json
+    while votes.json == 0
         && let Some(line) = next(&mut lines)?
     {
         votes.count(&line, 1);
@@ -149,8 +150,9 @@ struct Votes {
     /// The formats of the first record.
     first: Option<Vec<&'static str>>,
     named: Vec<(&'static str, String)>,
-    /// A line was JSON.
-    any_json: bool,
+    /// Lines with JSON in them, and lines without.
+    json: u64,
+    broken: u64,
 }
 
 impl Votes {
@@ -180,13 +182,15 @@ impl Votes {
                 Plain.classify(line.bytes),
                 Ok(_) | Err(crate::format::Damage::NotAnObject)
             );
-            self.any_json |= is_json;
+            let lines = if is_json { &mut self.json } else { &mut self.broken };
+            *lines += weight;
             if !is_json || is_neutral || says_nothing(value) {
                 return;
             }
             most = 1;
+        } else {
+            self.json += weight;
         }
-        self.any_json = true;
         self.all += most * weight;
         self.first.get_or_insert(formats);
     }
@@ -215,7 +219,7 @@ impl Votes {
         (telling, others)
     }
 
-    /// The format that the votes are for; `None` where there was no JSON.
+    /// The format that the votes are for; `None` where there was no JSON, or little.
     fn decide(&self) -> Option<&'static dyn Format> {
         let is_first = |format: &dyn Format| {
             self.first.as_ref().is_some_and(|first| first.contains(&format.name()))
@@ -225,7 +229,9 @@ impl Votes {
         });
         match chosen {
             Some((format, _)) => Some(*format),
-            None => self.any_json.then_some(&Plain as &'static dyn Format),
+            None => {
+                (self.json > 0 && self.json >= self.broken).then_some(&Plain as &'static dyn Format)
+            }
         }
     }
 }

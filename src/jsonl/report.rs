@@ -23,7 +23,7 @@ pub enum Outcome {
     Grown,
     /// The session holds something else, or more; nothing was changed.
     Conflict,
-    /// Nothing in the file is JSON, or it is damaged and `strict` was asked for; nothing was changed.
+    /// The file is not lines of JSON, or it is damaged and `strict` was asked for; nothing was changed.
     Refused,
 }
 
@@ -66,7 +66,7 @@ pub struct Quarantined {
 pub struct FileReport {
     /// What became of it.
     pub outcome: Outcome,
-    /// The format's name; `unknown` for JSONL of no known format, `None` where there is no JSON.
+    /// The format's name; `unknown` for JSONL of no known format, `None` where it is not lines of JSON.
     pub format: Option<&'static str>,
     /// The session.
     pub session: Option<String>,
