@@ -23,7 +23,6 @@ use shuttle_locks as imp;
 
 /// The order in which a thread takes locks, the first one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[cfg_attr(not(any(debug_assertions, eventlog_planted)), expect(dead_code, reason = "not checked"))]
 pub(crate) enum Rank {
     /// The process's lock of the log; held by a close to its end.
     Close,

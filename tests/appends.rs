@@ -70,6 +70,7 @@ fn events_of_many_threads_keep_the_order_of_each_and_checkpoints_lose_none() {
         assert_eq!(report.events as usize, 2 * THREADS * EACH);
     };
     check(&log);
+    assert!(log.stats().unwrap().applied_lsn > 0, "there were checkpoints");
     log.close().unwrap();
     check(&EventLog::open(dir.path().join("log")).unwrap());
 }
@@ -111,8 +112,6 @@ fn limits_are_typed_errors_and_add_nothing() {
         session.append(line("{}").run("r".repeat(600))).unwrap_err().kind(),
         ErrorKind::TooLarge
     );
-    let large = Attributes::default();
-    assert!(session.describe(&large).is_ok());
     assert_eq!(session.append(line(&long[..100])).unwrap(), 0);
     for id in ["", &"i".repeat(513)] {
         assert_eq!(log.session(id).unwrap_err().kind(), ErrorKind::Usage);

@@ -188,7 +188,8 @@ fn strict_refuses_exactly_the_cases_with_damage() {
                 taken += 1;
             }
         }
-        assert!(refused > 0 && taken > 0, "{refused} refused, {taken} taken");
+        let least = data.at_least(3, 5);
+        assert!(refused >= least && taken >= least, "{refused} refused, {taken} taken");
     }
 }
 

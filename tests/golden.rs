@@ -143,9 +143,9 @@ const CHILD_LOG: &str = "EVENTLOG_TEST_CHILD_LOG";
 const CHILD_FILES: &str = "EVENTLOG_TEST_CHILD_FILES";
 
 #[test]
-#[ignore = "the process that another test starts and kills"]
+#[ignore = "no test: the process that the next test starts and kills"]
 fn child_that_imports_and_waits_to_be_killed() {
-    let Some(log) = std::env::var_os(CHILD_LOG) else { return };
+    let log = std::env::var_os(CHILD_LOG).expect("it is started by a test");
     let log = EventLog::open(log).unwrap();
     let files = std::env::var(CHILD_FILES).unwrap();
     for (n, path) in std::env::split_paths(&files).enumerate() {
@@ -348,6 +348,7 @@ fn folders_are_listed_and_resolved_like_the_original_does() {
     for golden in data::golden("mycodeagent") {
         let dir = &golden.dir;
         let index = data::json(&dir.join("index.json"));
+        let (mut listed_like, mut better) = (0, 0);
         for case in index["directories"].as_array().unwrap() {
             let name = case["name"].as_str().unwrap();
             let expected = data::json(&dir.join(format!("{name}.expected.json")));
@@ -372,6 +373,7 @@ fn folders_are_listed_and_resolved_like_the_original_does() {
                     found.iter().any(|listed| listed["file"] == "transcript-good.jsonl"),
                     "{name}"
                 );
+                better += 1;
                 continue;
             }
             assert_eq!(serde_json::Value::from(found), expected["list_sessions"], "{name}");
@@ -383,7 +385,10 @@ fn folders_are_listed_and_resolved_like_the_original_does() {
                 }
             }
             println!("ok   {name}");
+            listed_like += 1;
         }
+        println!("{listed_like} folders like the original, {better} better");
+        assert!(listed_like >= golden.at_least(1, 5) && better >= 1, "{listed_like}, {better}");
     }
 }
 

@@ -72,7 +72,7 @@ fn what_is_recorded_is_what_is_read_also_after_a_reopen() {
 }
 
 #[test]
-fn a_recorded_session_is_exported_and_imported_without_a_finding() {
+fn a_recorded_session_comes_in_again_whole_with_no_finding_but_the_nul_that_was_said() {
     let dir = tempfile::tempdir().unwrap();
     let log = EventLog::open(dir.path().join("log")).unwrap();
     record_everything(&Recorder::new(log.session("s").unwrap(), "run-1").unwrap());
@@ -85,6 +85,8 @@ fn a_recorded_session_is_exported_and_imported_without_a_finding() {
         jsonl::import(&other, open(&path), &ImportOptions::default(), &mut |_| {}).unwrap();
     assert_eq!((report.session.as_deref(), report.records), (Some("s"), 9));
     assert_eq!(report.quarantined_bytes, 0);
+    let found = report.finding_counts.iter().map(|(code, count)| (code.name(), *count));
+    assert_eq!(found.collect::<Vec<_>>(), [("nul_in_string", 1)]);
     assert_eq!(events(&other, "s"), events(&log, "s"));
 }
 
@@ -170,7 +172,7 @@ fn a_session_of_another_format_is_refused() {
 }
 
 #[test]
-fn listeners_see_durable_events_in_order_from_any_number_of_threads() {
+fn listeners_see_events_in_order_from_any_number_of_threads() {
     let dir = tempfile::tempdir().unwrap();
     let log = EventLog::open(dir.path()).unwrap();
     let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
@@ -194,6 +196,29 @@ fn listeners_see_durable_events_in_order_from_any_number_of_threads() {
     assert_eq!(*seen.lock().unwrap(), (0..100).collect::<Vec<_>>());
     let rebuilt = Deriver::default().rebuild(&events(&log, "s"));
     assert_eq!(memory.lock().unwrap().render(10_000), rebuilt.render(10_000));
+}
+
+#[cfg(feature = "sim")]
+#[test]
+fn a_listener_is_told_of_an_event_when_no_power_cut_can_lose_it() {
+    use eventlog::io::sim::{Fate, SimDisk};
+    let disk = SimDisk::new();
+    let open = |disk: &SimDisk| EventLog::builder().background(false).open_dir(disk.root());
+    let log = open(&disk).unwrap();
+    let recorder = Recorder::new(log.session("s").unwrap(), "run-1").unwrap();
+    let told = Arc::new(Mutex::new(0));
+    let count = told.clone();
+    recorder.on_recorded(move |event| {
+        let after = EventLog::builder().background(false);
+        let after = after.open_dir(disk.crash(&mut |_| Fate::Dropped).root()).unwrap();
+        let last = after.read("s", ..).unwrap().next_back().unwrap().unwrap();
+        assert_eq!(last.seq(), event.seq);
+        *count.lock().unwrap() += 1;
+    });
+    for n in 0..5 {
+        recorder.message(n, Role::User, "hello").unwrap();
+    }
+    assert_eq!(*told.lock().unwrap(), 5);
 }
 
 #[test]

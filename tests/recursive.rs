@@ -161,7 +161,7 @@ fn every_session_is_read_with_every_line_accounted_for() {
 #[test]
 fn descriptions_are_read_and_refused_like_the_original() {
     for golden in golden() {
-        let mut read = 0;
+        let (mut read, mut refused) = (0, 0);
         for (_, case) in cases(&golden) {
             let expected = json(&case.join("expected.json"));
             for session in expected["sessions"].as_array().unwrap_or(&Vec::new()) {
@@ -182,12 +182,16 @@ fn descriptions_are_read_and_refused_like_the_original() {
                         assert!(expected.get("error").is_some(), "{what}: {error}");
                         let newer = expected["error"].as_str().unwrap().contains("schema_version=");
                         assert_eq!(matches!(error, MetaError::NewerSchema(_)), newer, "{what}");
+                        refused += 1;
                     }
                 }
             }
         }
-        println!("{read} descriptions");
-        assert!(read >= golden.at_least(14, 91), "{read}");
+        println!("{read} descriptions, {refused} refused");
+        assert!(
+            read >= golden.at_least(14, 91) && refused >= golden.at_least(1, 2),
+            "{read}, {refused}"
+        );
     }
 }
 
@@ -196,6 +200,7 @@ fn descriptions_are_read_and_refused_like_the_original() {
 #[test]
 fn a_home_goes_out_as_it_came_in() {
     for golden in golden() {
+        let (mut homes, mut descriptions, mut whole_descriptions) = (0, 0, 0);
         for (name, case) in cases(&golden) {
             let home = case.join("home");
             if !home.exists() || name.starts_with("legacy") {
@@ -250,6 +255,7 @@ fn a_home_goes_out_as_it_came_in() {
                 };
                 if theirs.name.is_some() {
                     assert_eq!(same(&ours), same(&theirs), "{name}: {path:?}");
+                    descriptions += 1;
                 }
                 // The original's count is stale after a crash and after a second session in the same
                 // second, and hand-written descriptions count nothing.
@@ -261,6 +267,7 @@ fn a_home_goes_out_as_it_came_in() {
                     "reasoning_content",
                 ];
                 if honest.contains(&name.as_str()) {
+                    whole_descriptions += 1;
                     assert_eq!(
                         String::from_utf8_lossy(bytes),
                         String::from_utf8_lossy(original),
@@ -270,7 +277,11 @@ fn a_home_goes_out_as_it_came_in() {
             }
             assert!(compared > 0 || name == "layout_oddities", "{name}");
             println!("ok   {name}: {compared} files");
+            homes += 1;
         }
+        println!("{homes} homes, {descriptions} descriptions, {whole_descriptions} to the byte");
+        assert!(homes >= golden.at_least(7, 10) && descriptions >= golden.at_least(10, 20));
+        assert!(whole_descriptions >= golden.at_least(5, 5));
     }
 }
 
@@ -281,7 +292,8 @@ fn costs_are_derived_from_the_lines() {
     for golden in golden() {
         let case = golden.dir.join("usage_and_cost");
         let expected = json(&case.join("expected.json"));
-        for session in expected["sessions"].as_array().unwrap_or(&Vec::new()) {
+        let (mut with_usage, mut finished_once) = (0, 0);
+        for session in expected["sessions"].as_array().unwrap() {
             let dir = dir_of(&case, session);
             let text = std::fs::read_to_string(dir.join("transcript.jsonl")).unwrap();
             let mut sum = Usage::default();
@@ -306,12 +318,15 @@ fn costs_are_derived_from_the_lines() {
                     total("reasoning_tokens")
                 )
             );
+            with_usage += usize::from(sum != Usage::default());
             let goal = session["load_meta"]["goal"].as_str().unwrap();
             let meta = Meta::parse(&std::fs::read(dir.join(".meta.json")).unwrap()).unwrap();
             if goal == "finished once" {
                 assert_eq!(meta.usage(), Some(sum));
+                finished_once += 1;
             }
         }
+        assert!(with_usage >= 2 && finished_once >= 1, "{with_usage}, {finished_once}");
     }
 }
 
@@ -333,11 +348,14 @@ fn workspaces_and_sessions_are_named_like_the_original_names_them() {
 fn locks_are_understood_like_the_original_understands_them() {
     for golden in golden() {
         let rows = json(&golden.dir.join("locks.json"));
+        let mut seen = [0, 0];
         for row in rows["rows"].as_array().unwrap() {
             let lock = row["lock_file"].as_str().and_then(Lock::parse);
             let acquired = !lock.is_some_and(|lock| lock.is_held("golden-host"));
             assert_eq!(acquired, row["acquired"].as_bool().unwrap(), "{row}");
+            seen[usize::from(acquired)] += 1;
         }
+        assert!(seen.iter().all(|rows| *rows >= 1), "held and not: {seen:?}");
     }
 }
 
@@ -389,6 +407,7 @@ fn a_transcript_cut_at_any_byte_is_read_and_goes_on() {
 #[test]
 fn migration_moves_everything_that_does_not_collide() {
     for golden in golden() {
+        let (mut migrated, mut moved_paths) = (0, 0);
         for (name, case) in cases(&golden) {
             if !name.starts_with("legacy_in_tree") {
                 continue;
@@ -447,7 +466,10 @@ fn migration_moves_everything_that_does_not_collide() {
                 "{name}"
             );
             println!("ok   {name}: {} moved", done.moved.len());
+            migrated += 1;
+            moved_paths += done.moved.len();
         }
+        assert!(migrated >= 2 && moved_paths >= 2, "{migrated} cases, {moved_paths} moved");
     }
 }
 
@@ -458,12 +480,14 @@ fn one_file_sessions_become_what_the_original_makes_of_them() {
         let expected = json(&case.join("expected.json"));
         let scratch = tempfile::tempdir().unwrap();
         let log = EventLog::open(scratch.path().join("log")).unwrap();
+        let (mut converted, mut refused) = (0, 0);
         for file in expected["single_files"].as_array().unwrap() {
             let path = case.join(file["file"].as_str().unwrap());
             let found = &jsonl::discover(&path).files[0];
             let report = found.import(Some(&log), &ImportOptions::default(), &mut |_| {});
             let Some(entries) = file["migrated"]["entries_after"].as_array() else {
                 assert!(report.is_err(), "{}", path.display());
+                refused += 1;
                 continue;
             };
             let report = report.unwrap();
@@ -491,7 +515,9 @@ fn one_file_sessions_become_what_the_original_makes_of_them() {
             }
             let again = found.import(Some(&log), &ImportOptions::default(), &mut |_| {}).unwrap();
             assert_eq!(again.outcome, Outcome::Unchanged);
+            converted += 1;
         }
+        assert!(converted >= 1 && refused >= 1, "{converted} converted, {refused} refused");
     }
 }
 

@@ -407,7 +407,7 @@ fn is_as_said(entry: &ViewEntry, said: &str) -> bool {
 #[test]
 fn the_views_of_all_cases_are_what_they_say_and_valid() {
     for data in data::cases() {
-        let (mut compared, mut failed) = (0, 0);
+        let (mut compared, mut views, mut failed) = (0, 0, 0);
         for (case, expect) in data::cases_in(&data) {
             if !data::is_understood(&expect) {
                 continue;
@@ -426,6 +426,7 @@ fn the_views_of_all_cases_are_what_they_say_and_valid() {
             assert_eq!(resumed.view.digest(), again.view.digest(), "{name}");
             let mut wrong = Vec::new();
             if let Some(said) = expect["resume"]["view"].as_array() {
+                views += 1;
                 let said: Vec<&str> = said.iter().map(|entry| entry.as_str().unwrap()).collect();
                 let same = said.len() == resumed.view.entries.len()
                     && resumed.view.entries.iter().zip(&said).all(|(e, said)| is_as_said(e, said));
@@ -451,7 +452,9 @@ fn the_views_of_all_cases_are_what_they_say_and_valid() {
             failed += usize::from(!wrong.is_empty());
             compared += 1;
         }
+        println!("{compared} cases, {views} views");
         assert!(failed == 0 && compared >= data.at_least(9, 33), "{failed} of {compared}");
+        assert!(views >= data.at_least(9, 10), "{views} views");
     }
 }
 

@@ -128,7 +128,7 @@ proptest! {
 }
 
 #[test]
-fn kinds_are_all_in_the_random_events() {
+fn the_random_events_are_of_every_kind_but_state_transitions() {
     use proptest::strategy::ValueTree;
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut lines = String::new();

@@ -133,7 +133,7 @@ fn a_fork_is_a_session_of_its_own_with_the_same_history() {
 }
 
 #[test]
-fn a_fork_that_was_cut_off_is_finished_by_forking_again_and_takes_no_other_session() {
+fn forking_again_adds_nothing_and_a_fork_takes_no_other_session() {
     let (_dir, log) = log();
     turns(&recorder(&log, "s"), 0..5);
     turns(&recorder(&log, "taken"), 0..1);

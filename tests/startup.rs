@@ -12,11 +12,9 @@
 
 mod support;
 
-use eventlog::io::sim::{Fate, SimDisk};
+use eventlog::io::sim::{Fate, Op, SimDisk};
 use eventlog::{Error, ErrorKind, EventLog};
-use support::{Model, contents, line, open};
-
-const STORE: &str = "events.redb";
+use support::{Model, STORE, contents, files, line, open, options, rows};
 
 /// A closed log with a checkpointed session.
 fn closed() -> (SimDisk, Model) {
@@ -51,21 +49,36 @@ fn remove(disk: &SimDisk, path: &str) {
     dir.sync().unwrap();
 }
 
-/// Refused, and not a byte changed.
+/// Refused, and every file stays, byte for byte, but for one: the store was opened to see that the
+/// journal does not fit, and redb writes to its file whenever it is opened and closed. Every row of
+/// it stays.
 fn refuses(disk: &SimDisk) -> Error {
-    let all = |disk: &SimDisk| -> Vec<_> {
-        let paths = disk.paths();
-        paths.iter().filter(|p| *p != STORE).map(|p| (p.clone(), disk.bytes(p))).collect()
-    };
-    let before = all(disk);
+    let before = files(disk);
     let error = open(disk).unwrap_err();
-    assert_eq!(all(disk), before, "an error changes nothing");
+    let after = files(disk);
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+    for (path, bytes) in &before {
+        match path == STORE {
+            true => assert!(after[path] == *bytes || rows(&after[path]) == rows(bytes), "{path}"),
+            false => assert!(after[path] == *bytes, "{path} is changed"),
+        }
+    }
     assert!(error.hint().is_some(), "{error} says what to do");
     error
 }
 
-fn refuses_as_corrupt(disk: &SimDisk, place: &str) -> Error {
+/// Refused, and not a byte of any file is changed or written anew.
+fn refuses_without_a_write(disk: &SimDisk) -> Error {
+    let (before, operations) = (files(disk), disk.trace().len());
     let error = refuses(disk);
+    assert!(files(disk) == before, "a byte is changed");
+    for (op, path) in &disk.trace()[operations..] {
+        assert!(matches!(op, Op::Sync | Op::DirSync | Op::Remove), "{op:?} {path}");
+    }
+    error
+}
+
+fn corrupt_at(error: Error, place: &str) -> Error {
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     assert!(error.place().unwrap().file.contains(place), "{error}: {:?}", error.place());
     error
@@ -89,8 +102,9 @@ fn store_absent_journal_absent_is_a_new_log() {
 #[test]
 fn store_absent_journal_absent_without_create_is_not_found() {
     let disk = SimDisk::new();
-    let error = support::options().create(false).open_dir(disk.root()).unwrap_err();
+    let error = options().create(false).open_dir(disk.root()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
+    assert!(disk.paths().is_empty() && disk.trace().is_empty(), "nothing is made");
 }
 
 #[test]
@@ -105,7 +119,7 @@ fn store_temporary_only_is_a_new_log() {
 fn store_absent_journal_present_is_a_loss_and_refused() {
     let (disk, _) = killed();
     remove(&disk, STORE);
-    refuses_as_corrupt(&disk, STORE);
+    corrupt_at(refuses_without_a_write(&disk), STORE);
 }
 
 #[test]
@@ -113,7 +127,7 @@ fn store_temporary_only_journal_present_is_a_loss_and_refused() {
     let (disk, _) = killed();
     disk.overwrite("events.redb.tmp", disk.bytes(STORE).unwrap());
     remove(&disk, STORE);
-    refuses_as_corrupt(&disk, STORE);
+    corrupt_at(refuses_without_a_write(&disk), STORE);
 }
 
 #[test]
@@ -141,7 +155,7 @@ fn store_opened_before_journal_absent_is_a_loss_and_refused_even_without_events(
     for segment in segments(&disk) {
         remove(&disk, &segment);
     }
-    refuses_as_corrupt(&disk, "journal");
+    corrupt_at(refuses(&disk), "journal");
 }
 
 #[test]
@@ -150,7 +164,7 @@ fn store_ok_journal_absent_is_a_loss_and_refused() {
     for segment in segments(&disk) {
         remove(&disk, &segment);
     }
-    refuses_as_corrupt(&disk, "journal");
+    corrupt_at(refuses(&disk), "journal");
 }
 
 #[test]
@@ -188,7 +202,7 @@ fn store_ok_journal_with_a_gap_is_refused() {
     let all = segments(&disk);
     assert!(all.len() >= 4, "{all:?}");
     remove(&disk, &all[2]);
-    let error = refuses_as_corrupt(&disk, "journal/");
+    let error = corrupt_at(refuses(&disk), "journal/");
     assert!(error.place().unwrap().batch.is_some(), "{error}");
 }
 
@@ -199,7 +213,7 @@ fn store_ok_journal_of_another_store_is_refused() {
     for segment in segments(&disk) {
         disk.overwrite(&segment, other.bytes(&segment).unwrap());
     }
-    let error = refuses_as_corrupt(&disk, "journal/");
+    let error = corrupt_at(refuses(&disk), "journal/");
     assert!(error.to_string().contains("another log"), "{error}");
 }
 
@@ -233,7 +247,7 @@ fn store_older_journal_moved_on_is_refused() {
     model.append(&log, "s", vec![line(2, 100)]).unwrap();
     log.close().unwrap();
     disk.overwrite(STORE, old);
-    let error = refuses_as_corrupt(&disk, "journal/");
+    let error = corrupt_at(refuses(&disk), "journal/");
     assert_eq!(error.place().unwrap().batch, Some(2), "{error}");
 }
 
@@ -246,7 +260,11 @@ fn store_in_need_of_repair_is_repaired() {
     model.append(&log, "s", vec![line(6, 100)]).unwrap();
     let image = disk.crash(&mut |_| Fate::Dropped);
     drop(log);
-    opens(&image, &model);
+    // redb's flag for it, behind its magic number; a log that was closed does not have it.
+    let needs_repair = |disk: &SimDisk| disk.bytes(STORE).unwrap()[9] & 2 != 0;
+    assert!(needs_repair(&image) && !needs_repair(&closed().0));
+    opens(&image, &model).close().unwrap();
+    assert!(!needs_repair(&image));
 }
 
 #[test]
@@ -254,13 +272,13 @@ fn store_broken_is_refused() {
     let (disk, _) = killed();
     for bytes in [Vec::new(), vec![0; 100_000], b"something else entirely".repeat(5000)] {
         disk.overwrite(STORE, bytes);
-        refuses_as_corrupt(&disk, STORE);
+        corrupt_at(refuses_without_a_write(&disk), STORE);
     }
     let (disk, _) = killed();
     let mut cut = disk.bytes(STORE).unwrap();
     cut.truncate(5000);
     disk.overwrite(STORE, cut);
-    refuses_as_corrupt(&disk, STORE);
+    corrupt_at(refuses_without_a_write(&disk), STORE);
 }
 
 #[test]
@@ -268,7 +286,7 @@ fn segment_restored_under_another_name_is_refused() {
     let (disk, _) = killed();
     let segment = segments(&disk).pop().unwrap();
     disk.overwrite("journal/0000000099.wal", disk.bytes(&segment).unwrap());
-    refuses_as_corrupt(&disk, "0000000099.wal");
+    corrupt_at(refuses(&disk), "0000000099.wal");
 }
 
 #[test]
@@ -297,15 +315,40 @@ fn segment_of_a_newer_version_is_refused_as_newer() {
 }
 
 #[test]
-fn a_second_writer_is_told_who_the_first_is() {
+fn a_second_writer_writes_nothing_and_is_told_who_the_first_is() {
     let disk = SimDisk::new();
     let log = open(&disk).unwrap();
+    let (before, operations) = (files(&disk), disk.trace());
     let error = open(&disk).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Locked);
+    assert!(files(&disk) == before && disk.trace() == operations, "nothing is written");
     assert_eq!(error.owner().unwrap().pid, Some(std::process::id()));
     assert!(error.owner().unwrap().since_unix_micros.is_some());
     log.close().unwrap();
     assert!(contents(&open(&disk).unwrap()).is_empty());
+}
+
+/// After its writer has closed, and after it was killed.
+#[test]
+fn a_reader_writes_nothing_whether_it_opens_or_is_refused() {
+    let (closed, model) = closed();
+    let (killed, _) = killed();
+    for (disk, opens) in [(&closed, true), (&killed, false)] {
+        let (before, operations) = (files(disk), disk.trace());
+        match options().open_dir_read_only(disk.root()) {
+            Ok(log) => {
+                assert!(opens);
+                model.check(&log, "read only");
+                log.close().unwrap();
+            }
+            Err(error) => {
+                assert!(!opens, "{error}");
+                assert_eq!(error.kind(), ErrorKind::NeedsRecovery, "{error}");
+            }
+        }
+        assert!(files(disk) == before, "a byte is changed");
+        assert_eq!(disk.trace(), operations, "nothing but reads");
+    }
 }
 
 #[test]

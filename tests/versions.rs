@@ -85,11 +85,12 @@ fn a_log_of_version_1_opens() {
     }
 }
 
-/// Makes the logs in the directory that the variable names. Not part of a test run.
+/// Makes the logs in the directory that the variable names.
 #[test]
-#[ignore = "makes data, tests nothing"]
+#[ignore = "no test: makes the logs of a new version, in the directory EVENTLOG_TEST_MAKE_LOGS"]
 fn make_the_logs_of_this_version() {
-    let Some(dir) = std::env::var_os("EVENTLOG_TEST_MAKE_LOGS").map(PathBuf::from) else { return };
+    let dir = std::env::var_os("EVENTLOG_TEST_MAKE_LOGS").expect("a directory for the logs");
+    let dir = PathBuf::from(dir);
     let open = |name: &str| {
         let builder = EventLog::builder().background(false).segment_bytes(64 << 10);
         builder.open(dir.join(name)).unwrap()

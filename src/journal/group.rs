@@ -407,7 +407,7 @@ impl Completion {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(eventlog_shuttle)))]
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -587,5 +587,87 @@ mod tests {
         assert_eq!(push(&group, &sink, 8).unwrap_err().kind(), ErrorKind::Io);
         assert_eq!(*sink.committed.lock(), [1]);
         assert_eq!(sink.rolled_back.load(Ordering::SeqCst), 1);
+    }
+}
+
+/// Many orders of a few threads.
+#[cfg(all(test, eventlog_shuttle))]
+mod interleavings {
+    use super::*;
+
+    /// Commits to a list; fails, and stops the group, at `fail_on`.
+    struct Sink {
+        committed: Mutex<Vec<u32>>,
+        fail_on: Option<u32>,
+    }
+
+    impl Sink {
+        fn new(fail_on: Option<u32>) -> Sink {
+            Sink { committed: Mutex::new(Rank::Memtable, Vec::new()), fail_on }
+        }
+    }
+
+    impl Commit for Sink {
+        type Batch = Vec<u32>;
+
+        fn commit(&self, batch: &mut Vec<u32>) -> Result<(), Failed> {
+            assert!(!batch.is_empty(), "no empty batch is committed");
+            thread::yield_now();
+            if self.fail_on.is_some_and(|n| batch.contains(&n)) {
+                let error = Error::new(ErrorKind::Io, "planted");
+                return Err(Failed { stop: Some(error.clone()), error });
+            }
+            self.committed.lock().append(batch);
+            Ok(())
+        }
+
+        fn roll_back(&self, _: &Vec<u32>, _: &Vec<u32>) {}
+    }
+
+    fn add(group: &Group<Vec<u32>>, will_wait: bool, n: u32) -> Result<(Arc<Completion>, Role)> {
+        let added = group.add(will_wait, |batch| {
+            batch.push(n);
+            Ok(())
+        });
+        added.map(|((), completion, role)| (completion, role))
+    }
+
+    /// Threads that append one number each; some hand it over and wait later.
+    fn appends(has_flusher: bool, fail_on: Option<u32>, threads: u32) {
+        let (group, sink) = (Arc::new(Group::new(has_flusher)), Arc::new(Sink::new(fail_on)));
+        let flusher = has_flusher.then(|| {
+            let (group, sink) = (group.clone(), sink.clone());
+            thread::spawn(move || group.flush_until_stopped(&*sink))
+        });
+        let spawn = |n| {
+            let (group, sink) = (group.clone(), sink.clone());
+            thread::spawn(move || {
+                let will_wait = n % 2 == 0;
+                let result = add(&group, will_wait, n).and_then(|(completion, role)| {
+                    if will_wait {
+                        group.finish(&*sink, &completion, role)
+                    } else {
+                        group.wait(&*sink, &completion)
+                    }
+                });
+                // Answered after its commit, or with the error of its batch or one before it.
+                assert_eq!(result.is_ok(), sink.committed.lock().contains(&n));
+                assert!(result.is_ok() || fail_on.is_some());
+            })
+        };
+        let all: Vec<_> = (0..threads).map(spawn).collect();
+        all.into_iter().for_each(|thread| thread.join().unwrap());
+        group.stop(&*sink, Error::new(ErrorKind::Closed, "closed"));
+        flusher.into_iter().for_each(|flusher| flusher.join().unwrap());
+    }
+
+    #[test]
+    fn threads_are_answered_in_many_orders_with_and_without_a_flusher() {
+        for has_flusher in [false, true] {
+            for fail_on in [None, Some(0), Some(1)] {
+                shuttle::check_random(move || appends(has_flusher, fail_on, 4), 5_000);
+                shuttle::check_pct(move || appends(has_flusher, fail_on, 4), 5_000, 3);
+            }
+        }
     }
 }

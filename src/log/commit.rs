@@ -300,6 +300,7 @@ impl Commit for Shared {
 
     fn roll_back(&self, failed: &OpenBatch, open: &OpenBatch) {
         self.open_bytes.fetch_sub(failed.bytes + open.bytes, Ordering::Relaxed);
+        drop(planted("locks_form_a_ring").then(|| self.registry.lock()));
         for (state, _) in failed.standing.iter().chain(&open.standing) {
             let mut standing = state.progress.lock();
             let Progress { number, deleted, .. } = standing.assigned;

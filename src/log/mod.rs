@@ -307,7 +307,6 @@ impl EventLog {
     /// Other handles of it answer with `Closed` from then on. Called by a task's waker, which the
     /// log's own thread may run, it returns at once and goes on in the background.
     ///
-    ///
     /// # Errors
     ///
     /// What kept the last checkpoint from being written: everything acknowledged is in the journal

@@ -194,7 +194,9 @@ impl Shared {
             };
             // The disk is read without a lock. A session that is not in the registry gets no
             // events, so its record holds as long as nothing has been removed meanwhile.
+            let ring = planted("locks_form_a_ring").then(|| self.registry.lock());
             let durable = self.stored_progress(id)?;
+            drop(ring);
             let mut registry = self.registry.lock();
             if let Some(state) = registry.sessions.get(id) {
                 return Ok(state.clone());
@@ -339,7 +341,7 @@ impl Shared {
     /// and appends are refused once memory is full.
     fn flush_failed(&self, error: &Error) {
         if error.kind() != ErrorKind::Full || planted("full_store_stops_the_log") {
-            let _view = planted("view_is_held_while_the_log_stops").then(|| self.view.write());
+            let _view = planted("locks_form_a_ring").then(|| self.view.write());
             return self.stop(error);
         }
         let is_first = {

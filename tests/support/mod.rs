@@ -4,6 +4,7 @@
     missing_docs,
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "test code; each test uses a part"
 )]
 
@@ -106,6 +107,54 @@ impl Model {
             }
         }
     }
+}
+
+/// Every file of the disk with its bytes.
+pub fn files(disk: &SimDisk) -> BTreeMap<String, Vec<u8>> {
+    let with_bytes = |path: String| {
+        let bytes = disk.bytes(&path).unwrap();
+        (path, bytes)
+    };
+    disk.paths().into_iter().map(with_bytes).collect()
+}
+
+/// The store's file.
+pub const STORE: &str = "events.redb";
+
+/// Every row of every table of a store: the table, the key, the value.
+pub fn rows(store: &[u8]) -> Vec<(String, String, Vec<u8>)> {
+    use redb::{ReadableDatabase, ReadableTable, StorageBackend, TableDefinition, TableHandle};
+
+    let backend = redb::backends::InMemoryBackend::new();
+    backend.set_len(store.len() as u64).unwrap();
+    backend.write(0, store).unwrap();
+    let store = redb::Builder::new().create_with_backend(backend).unwrap();
+    let reading = store.begin_read().unwrap();
+    let tables = reading.list_tables().unwrap().map(|table| table.name().to_owned());
+    let mut rows = Vec::new();
+    for table in tables {
+        let mut add = |key: String, value: Vec<u8>| rows.push((table.clone(), key, value));
+        macro_rules! all {
+            ($key:ty, $value:ty, $bytes:expr) => {{
+                let definition: TableDefinition<'_, $key, $value> = TableDefinition::new(&table);
+                for row in reading.open_table(definition).unwrap().iter().unwrap() {
+                    let (key, value) = row.unwrap();
+                    add(format!("{:?}", key.value()), $bytes(value.value()));
+                }
+            }};
+        }
+        let number = |(number, crc): (u64, u32)| format!("{number} {crc}").into_bytes();
+        match table.as_str() {
+            "events" => all!((u64, u64), &[u8], <[u8]>::to_vec),
+            "sessions" => all!(u64, &[u8], <[u8]>::to_vec),
+            "session_ids" => all!(&str, (u64, u32), number),
+            "marks" => all!((u64, u8, u64), (u64, u32), number),
+            "projections" => all!((u64, u8), &[u8], <[u8]>::to_vec),
+            "meta" => all!(&str, &[u8], <[u8]>::to_vec),
+            other => panic!("a table {other:?} that is not looked at"),
+        }
+    }
+    rows
 }
 
 fn counts(all: &BTreeMap<String, Vec<Vec<u8>>>) -> Vec<(&str, usize)> {

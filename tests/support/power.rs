@@ -225,6 +225,58 @@ pub fn variants(disk: &SimDisk, seed: u64) -> Vec<(String, Vec<Fate>)> {
     all
 }
 
+/// What became of the unsynced items of a cut, as a whole. A start finds each of these in another way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// There was nothing unsynced.
+    Whole,
+    AllLost,
+    AllKept,
+    /// The first ones kept, the rest lost.
+    Beginning,
+    /// One kept although one before it is lost.
+    OutOfOrder,
+    /// All before the torn one kept, none behind it.
+    TornEnd,
+    /// All others kept.
+    TornAmongKept,
+}
+
+pub fn outcome(fates: &[Fate]) -> Outcome {
+    let kept = |fate: &Fate| *fate == Fate::Kept;
+    let first = fates.iter().take_while(|fate| kept(fate)).count();
+    let behind = &fates[first..];
+    match behind.first() {
+        None if fates.is_empty() => Outcome::Whole,
+        None => Outcome::AllKept,
+        Some(Fate::Torn(_)) if behind[1..].iter().any(kept) => Outcome::TornAmongKept,
+        Some(Fate::Torn(_)) => Outcome::TornEnd,
+        Some(_) if behind.iter().any(kept) => Outcome::OutOfOrder,
+        Some(_) if first == 0 => Outcome::AllLost,
+        Some(_) => Outcome::Beginning,
+    }
+}
+
+/// One in so many of the variants of a cut, at least one, beginning at another one for each seed
+/// and cut. With a stride of 1 all of them.
+pub fn some_variants(
+    disk: &SimDisk,
+    seed: u64,
+    at: u64,
+    stride: usize,
+) -> Vec<(String, Vec<Fate>)> {
+    let mut all = variants(disk, seed ^ at);
+    let first = Dice::new(seed.wrapping_mul(1_000_003) ^ at).roll(all.len() as u64) as usize;
+    all.rotate_left(first);
+    all.into_iter().step_by(stride).collect()
+}
+
+/// One in so many of the numbers up to `last`, beginning at another one for each seed.
+pub fn some_cuts(last: u64, seed: u64, stride: u64) -> impl Iterator<Item = u64> {
+    let first = Dice::new(seed ^ 0xC05).roll(stride.min(last + 1));
+    (first..=last).step_by(stride as usize)
+}
+
 /// Every subset of the names that are not flushed, with all bytes on the disk.
 pub fn name_variants(disk: &SimDisk) -> Vec<(String, Vec<Fate>)> {
     let items = unsynced(disk);
@@ -250,12 +302,12 @@ pub fn image(disk: &SimDisk, fates: &[Fate]) -> SimDisk {
     disk.crash(&mut |_| fates.next().copied().unwrap_or(Fate::Kept))
 }
 
-/// The amount that `name` asks for, else `default`.
+/// The amount that `name` asks for, else `default`. What is no amount is never taken for the default.
 pub fn amount(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .ok()
-        .and_then(|amount| amount.replace('_', "").parse().ok())
-        .unwrap_or(default)
+    let Some(amount) = std::env::var_os(name) else { return default };
+    let digits = amount.to_str().map(|amount| amount.replace('_', ""));
+    let amount = digits.and_then(|digits| digits.parse().ok()).filter(|amount| *amount > 0);
+    amount.unwrap_or_else(|| panic!("{name} is no amount"))
 }
 
 /// Works on seeds from `EVENTLOG_PROOF_SEED` on, on all processors, until so many images have been
