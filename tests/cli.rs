@@ -353,7 +353,7 @@ fn hostile_ids_are_data() {
         .spawn()
         .unwrap();
     child.stdin.take().unwrap().write_all(b"{}\n").unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(7));
+    assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(!dir.path().parent().unwrap().join("x").exists());
     let row = expect(0, dir.path(), &["sessions"]);
     assert_eq!(row.lines().count(), 1, "{row:?}");
@@ -588,15 +588,15 @@ fn repair_takes_a_file_for_what_import_takes_it_for() {
     let message = |id: &str| {
         format!(r#"{{"id":"{id}","role":"user","content":"x","timestamp":"2026-03-02T10:00:00Z"}}"#)
     };
-    // No line is a record as a whole, and what is no record of the format is none.
-    let text = format!("{{\"a\":1}}\n{{\"b\":2}}\nx{}\n", message("msg_001"));
+    // No line is a record as a whole, and what is not of the format is kept all the same.
+    let text = format!("{{\"a\":1}}\nx{}\nx{}\n", message("msg_001"), message("msg_002"));
     std::fs::write(dir.path().join("t.jsonl"), &text).unwrap();
     let import = &json_lines(&expect(7, dir.path(), &["import", "t.jsonl", "--json"]))[0];
     let repair = &json_lines(&expect(4, dir.path(), &["repair", "t.jsonl", "--json"]))[0];
     for key in ["format", "records", "quarantined", "bytes", "record_bytes", "quarantined_bytes"] {
         assert_eq!(import[key], repair[key], "{key}");
     }
-    assert_eq!((&repair["format"], &repair["records"]), (&"recursive".into(), &1.into()));
+    assert_eq!((&repair["format"], &repair["records"]), (&"recursive".into(), &3.into()));
     // A document is no damaged JSONL.
     let document =
         format!("{{\n  \"goal\": \"g\",\n  \"transcript\": [\n{}\n]\n}}\n", message("m"));
@@ -645,7 +645,7 @@ fn a_session_that_has_just_begun_is_no_error() {
     assert_eq!(lines[0]["outcome"], "unchanged");
     // A file that is no session does not make the others a failure, and is not passed over.
     std::fs::copy(demo(), dir.path().join("d/t.jsonl")).unwrap();
-    std::fs::write(dir.path().join("d/u.jsonl"), "{\"a\":1}\n").unwrap();
+    std::fs::write(dir.path().join("d/u.jsonl"), "no JSON\n").unwrap();
     let lines = json_lines(&expect(7, dir.path(), &["import", "d", "--json"]));
     let outcomes: Vec<_> = lines.iter().map(|line| line["outcome"].clone()).collect();
     assert_eq!(outcomes[..3], ["unchanged", "imported", "refused"]);
@@ -787,7 +787,7 @@ fn the_long_help_of_a_command_is_shown() {
     let dir = tempfile::tempdir().unwrap();
     for (command, said) in [
         ("resume", "Without SESSION it is the latest session"),
-        ("import", "What a file is, is told by its content"),
+        ("import", "What a file is, is told by what most of its records are"),
         ("append", "appended as damaged"),
         ("completions", "bash-completion/completions"),
     ] {
@@ -818,10 +818,18 @@ fn what_no_format_knows_is_kept_and_said_to_be_of_no_use_for_resuming() {
     let output = run(dir.path(), &["import", "other.jsonl"]);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0));
-    assert!(stderr.contains("no record is of a type that is known"), "{stderr}");
+    assert!(stderr.contains("its format is unknown"), "{stderr}");
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    assert!(stdout.ends_with("\t1 new\tof an unknown format\n"), "{stdout}");
+    for (command, kept) in [("import", "unchanged"), ("repair", "clean")] {
+        let file = &json_lines(&expect(0, dir.path(), &[command, "other.jsonl", "--json"]))[0];
+        assert_eq!((&file["format"], &file["outcome"]), (&"unknown".into(), &kept.into()));
+    }
+    let session = &json_lines(&expect(0, dir.path(), &["sessions", "--json"]))[0];
+    assert_eq!((&session["format"], &session["damaged"]), (&"unknown".into(), &0.into()));
     let output = run(dir.path(), &["resume", "other"]);
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("no line of session \"other\" is a record of a type"), "{stderr}");
+    assert!(stderr.contains("session \"other\" is of no known format"), "{stderr}");
 }
 
 #[test]
@@ -833,4 +841,36 @@ fn an_empty_place_for_the_log_is_an_error_that_says_so_unless_another_is_given()
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("leave out --log and EVENTLOG_DIR"), "{stderr}");
     assert!(with(&["--log", "log", "sessions"]).status.success());
+}
+
+#[test]
+fn appended_lines_of_another_program_are_kept_as_other_and_not_as_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let known = std::fs::read_to_string(demo()).unwrap();
+    let foreign = r#"{"type":"user","uuid":"u1","timestamp":"2026-01-01T00:00:00Z"}"#;
+    let append = |id: &str, text: &str| {
+        let mut child = eventlog(dir.path(), &["append", id])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        child.wait().unwrap().code()
+    };
+    assert_eq!(append(ID, &format!("{foreign}\n{known}{foreign}\n")), Some(0));
+    assert_eq!(append("foreign", &format!("{foreign}\n[1]\n{{}}\n")), Some(0));
+    // A known session keeps its format.
+    assert_eq!(append(ID, &format!("{foreign}\n{foreign}\n")), Some(0));
+    assert_eq!(append(ID, "no JSON\n"), Some(7));
+    // One that is of none yet gets one.
+    assert_eq!(append("later", &format!("{foreign}\n")), Some(0));
+    assert_eq!(append("later", &known), Some(0));
+    let sessions = json_lines(&expect(0, dir.path(), &["sessions", "--json"]));
+    let of = |id: &str| sessions.iter().find(|session| session["session"] == id).unwrap();
+    assert_eq!((&of(ID)["format"], &of(ID)["damaged"]), (&"transcript".into(), &1.into()));
+    assert_eq!(of("later")["format"], "transcript");
+    assert_eq!(
+        (&of("foreign")["format"], &of("foreign")["damaged"]),
+        (&"unknown".into(), &0.into())
+    );
 }

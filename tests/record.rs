@@ -10,6 +10,9 @@
     reason = "a test"
 )]
 
+#[path = "support/data.rs"]
+mod data;
+
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -376,74 +379,71 @@ fn without(mut line: Value, keys: &[&str]) -> Value {
 
 #[test]
 fn sinks_write_what_the_original_ones_wrote() {
-    let Some(golden) = std::env::var_os("EVENTLOG_GOLDEN") else {
-        eprintln!("skipped: EVENTLOG_GOLDEN is not set");
-        return;
-    };
-    let path = Path::new(&golden).join("mycodeagent/sinks.json");
-    let golden: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let log = EventLog::open(dir.path().join("log")).unwrap();
-    let recorder = Recorder::new(log.session("session-sink").unwrap(), "run-1").unwrap();
-    let trace = Arc::new(
-        TraceSink::create(Arc::new(StdDir::open(dir.path()).unwrap()), "trace-1").unwrap(),
-    );
-    let trace_path = dir.path().join("traces/trace-trace-1.jsonl");
-    let transcript = TranscriptSink::new(recorder.clone());
-    let mut lines_seen = 0;
-    for row in golden["rows"].as_array().unwrap() {
-        let event = &row["event"];
-        let runtime = RuntimeEvent::new(
-            event["run_id"].as_str().unwrap(),
-            event["step"].as_i64().unwrap(),
-            event["type"].as_str().unwrap(),
-            json(&decoded(&event["payload"])),
+    for data in data::golden("mycodeagent") {
+        let golden = data::json(&data.dir.join("sinks.json"));
+        let dir = tempfile::tempdir().unwrap();
+        let log = EventLog::open(dir.path().join("log")).unwrap();
+        let recorder = Recorder::new(log.session("session-sink").unwrap(), "run-1").unwrap();
+        let trace = Arc::new(
+            TraceSink::create(Arc::new(StdDir::open(dir.path()).unwrap()), "trace-1").unwrap(),
         );
-        let head = recorder.session().head();
-        let mut failures = Vec::new();
-        for (class, outcome) in [
-            ("TraceRuntimeEventSink", trace.emit(&runtime)),
-            ("TranscriptRuntimeEventSink", transcript.emit(&runtime)),
-        ] {
-            if outcome.is_err() {
-                failures.push(class);
+        let trace_path = dir.path().join("traces/trace-trace-1.jsonl");
+        let transcript = TranscriptSink::new(recorder.clone());
+        let mut lines_seen = 0;
+        for row in golden["rows"].as_array().unwrap() {
+            let event = &row["event"];
+            let runtime = RuntimeEvent::new(
+                event["run_id"].as_str().unwrap(),
+                event["step"].as_i64().unwrap(),
+                event["type"].as_str().unwrap(),
+                json(&decoded(&event["payload"])),
+            );
+            let head = recorder.session().head();
+            let mut failures = Vec::new();
+            for (class, outcome) in [
+                ("TraceRuntimeEventSink", trace.emit(&runtime)),
+                ("TranscriptRuntimeEventSink", transcript.emit(&runtime)),
+            ] {
+                if outcome.is_err() {
+                    failures.push(class);
+                }
             }
+            let expected: Vec<&str> = row["failures"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|f| f["sink"].as_str().unwrap())
+                .collect();
+            assert_eq!(failures, expected, "{event}");
+
+            let trace_text = std::fs::read_to_string(&trace_path).unwrap();
+            let traced: Vec<Value> =
+                trace_text.lines().skip(lines_seen).map(|l| without(value(l), &["ts"])).collect();
+            lines_seen += traced.len();
+            let expected: Vec<Value> =
+                row["trace"].as_array().unwrap().iter().map(|line| value(&decoded(line))).collect();
+            assert_eq!(traced, expected, "{event}");
+
+            let entries = log.read("session-sink", head..).ok().into_iter().flatten();
+            let recorded: Vec<Value> = entries
+                .map(|entry| value(std::str::from_utf8(entry.unwrap().bytes()).unwrap()))
+                .map(|line| without(line, &["event_id", "timestamp"]))
+                .collect();
+            let expected: Vec<Value> = row["transcript"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|line| value(&decoded(line)))
+                .collect();
+            assert_eq!(recorded, expected, "{event}");
         }
-        let expected: Vec<&str> = row["failures"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|f| f["sink"].as_str().unwrap())
-            .collect();
-        assert_eq!(failures, expected, "{event}");
-
+        assert_eq!(lines_seen as u64, golden["trace_file_lines"].as_u64().unwrap());
+        trace.finish().unwrap();
         let trace_text = std::fs::read_to_string(&trace_path).unwrap();
-        let traced: Vec<Value> =
-            trace_text.lines().skip(lines_seen).map(|l| without(value(l), &["ts"])).collect();
-        lines_seen += traced.len();
-        let expected: Vec<Value> =
-            row["trace"].as_array().unwrap().iter().map(|line| value(&decoded(line))).collect();
-        assert_eq!(traced, expected, "{event}");
-
-        let entries = log.read("session-sink", head..).ok().into_iter().flatten();
-        let recorded: Vec<Value> = entries
-            .map(|entry| value(std::str::from_utf8(entry.unwrap().bytes()).unwrap()))
-            .map(|line| without(line, &["event_id", "timestamp"]))
-            .collect();
-        let expected: Vec<Value> = row["transcript"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|line| value(&decoded(line)))
-            .collect();
-        assert_eq!(recorded, expected, "{event}");
+        let summary = value(trace_text.lines().last().unwrap());
+        assert_eq!(summary["payload"], golden["trace_summary_payload"]);
+        assert_eq!(golden["trace_file_name"], "trace-trace-1.jsonl");
     }
-    assert_eq!(lines_seen as u64, golden["trace_file_lines"].as_u64().unwrap());
-    trace.finish().unwrap();
-    let trace_text = std::fs::read_to_string(&trace_path).unwrap();
-    let summary = value(trace_text.lines().last().unwrap());
-    assert_eq!(summary["payload"], golden["trace_summary_payload"]);
-    assert_eq!(golden["trace_file_name"], "trace-trace-1.jsonl");
 }
 
 #[test]

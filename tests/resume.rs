@@ -1,8 +1,7 @@
 //! The state of a resumed session, in the original's reading, against what the original made of the
 //! same files. Wording is not compared, structures are.
 //!
-//! The data stands beside the project: `EVENTLOG_GOLDEN` names the folder; without it the test says
-//! that it was skipped.
+//! The data is our fixtures, and what `EVENTLOG_GOLDEN` and `EVENTLOG_CASES` name.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -13,10 +12,10 @@
     reason = "a test"
 )]
 
+#[path = "support/data.rs"]
+mod data;
 #[path = "support/strict.rs"]
 mod strict;
-
-use std::path::Path;
 
 use eventlog::event::{Event, Json, Text};
 use eventlog::format::{Role, Transcript};
@@ -302,65 +301,62 @@ fn a_failing_host_method_leaves_a_reset_host_and_an_error_that_names_it() {
 
 #[test]
 fn the_state_in_the_originals_reading_is_the_originals() {
-    let Some(golden) = std::env::var_os("EVENTLOG_GOLDEN") else {
-        eprintln!("skipped: EVENTLOG_GOLDEN is not set");
-        return;
-    };
-    let dir = Path::new(&golden).join("mycodeagent");
-    let json =
-        |path: &Path| -> Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
-    let index = json(&dir.join("index.json"));
-    let (mut compared, mut failed) = (0, 0);
-    for case in index["cases"].as_array().unwrap() {
-        let (name, policy) = (case["name"].as_str().unwrap(), case["policy"].as_str().unwrap());
-        if policy != "match" {
-            continue;
-        }
-        let expected = json(&dir.join(format!("{name}.expected.json")));
-        let scratch = tempfile::tempdir().unwrap();
-        let log = EventLog::open(scratch.path().join("log")).unwrap();
-        let found = &jsonl::discover(&dir.join(format!("{name}.jsonl"))).files[0];
-        let report = found.import(Some(&log), &ImportOptions::default(), &mut |_| {}).unwrap();
-        let id = report.session.unwrap();
-        let session = &expected["sessions"].as_array().unwrap()[0];
-        if session["session_id"] != id.as_str() {
-            continue;
-        }
-        let mut options = ResumeOptions::default();
-        options.reading = Reading::Original;
-        options.policy = Box::new(AllButWriters);
-        let snapshot = log.snapshot().unwrap();
-        let mut wrong = Vec::new();
-        let load = &session["load_session"];
-        if load.get("error").is_none() {
-            let resumed = resume::resume(&snapshot, &id, &options).unwrap();
-            assert_eq!(load["run_id"], resumed.run.as_str(), "{name}");
-            check_all(&resumed, name);
-            wrong.extend(memory_differences(&log, &id, &session["memory"]["rebuild"]));
-            wrong.extend(differences(&resumed.state, load));
-            wrong.extend(applied_differences(&resumed, &session["applied"]));
-            compared += 1;
-        }
-        for run in session["runs"].as_array().unwrap_or(&Vec::new()) {
-            let Some(load) = run.get("load").filter(|load| load.get("loop_state").is_some()) else {
+    for data in data::golden("mycodeagent") {
+        let (dir, json) = (&data.dir, data::json);
+        let index = json(&dir.join("index.json"));
+        let (mut compared, mut failed) = (0, 0);
+        for case in index["cases"].as_array().unwrap() {
+            let (name, policy) = (case["name"].as_str().unwrap(), case["policy"].as_str().unwrap());
+            if policy != "match" {
                 continue;
-            };
-            options.run = Some(run["run_id"].as_str().unwrap().to_owned());
-            let resumed = resume::resume(&snapshot, &id, &options).unwrap();
-            wrong.extend(differences(&resumed.state, load));
-            compared += 1;
+            }
+            let expected = json(&dir.join(format!("{name}.expected.json")));
+            let scratch = tempfile::tempdir().unwrap();
+            let log = EventLog::open(scratch.path().join("log")).unwrap();
+            let found = &jsonl::discover(&dir.join(format!("{name}.jsonl"))).files[0];
+            let report = found.import(Some(&log), &ImportOptions::default(), &mut |_| {}).unwrap();
+            let id = report.session.unwrap();
+            let session = &expected["sessions"].as_array().unwrap()[0];
+            if session["session_id"] != id.as_str() {
+                continue;
+            }
+            let mut options = ResumeOptions::default();
+            options.reading = Reading::Original;
+            options.policy = Box::new(AllButWriters);
+            let snapshot = log.snapshot().unwrap();
+            let mut wrong = Vec::new();
+            let load = &session["load_session"];
+            if load.get("error").is_none() {
+                let resumed = resume::resume(&snapshot, &id, &options).unwrap();
+                assert_eq!(load["run_id"], resumed.run.as_str(), "{name}");
+                check_all(&resumed, name);
+                wrong.extend(memory_differences(&log, &id, &session["memory"]["rebuild"]));
+                wrong.extend(differences(&resumed.state, load));
+                wrong.extend(applied_differences(&resumed, &session["applied"]));
+                compared += 1;
+            }
+            for run in session["runs"].as_array().unwrap_or(&Vec::new()) {
+                let Some(load) = run.get("load").filter(|load| load.get("loop_state").is_some())
+                else {
+                    continue;
+                };
+                options.run = Some(run["run_id"].as_str().unwrap().to_owned());
+                let resumed = resume::resume(&snapshot, &id, &options).unwrap();
+                wrong.extend(differences(&resumed.state, load));
+                compared += 1;
+            }
+            if !wrong.is_empty() {
+                println!("FAIL {name}");
+                wrong
+                    .iter()
+                    .take(4)
+                    .for_each(|line| println!("     {}", &line[..line.floor_char_boundary(900)]));
+                failed += 1;
+            }
         }
-        if !wrong.is_empty() {
-            println!("FAIL {name}");
-            wrong
-                .iter()
-                .take(4)
-                .for_each(|line| println!("     {}", &line[..line.floor_char_boundary(900)]));
-            failed += 1;
-        }
+        println!("{compared} states");
+        assert!(failed == 0 && compared >= data.at_least(20, 101), "{failed} of {compared}");
     }
-    println!("{compared} states");
-    assert!(failed == 0 && compared > 100, "{failed} of {compared}");
 }
 
 /// An entry of the view, in the short form of the cases.
@@ -376,6 +372,7 @@ fn short(entry: &ViewEntry) -> String {
         }
         ViewEntry::Answer { tool_call_id, .. } => format!("tool {tool_call_id}"),
         ViewEntry::Gap { .. } => "(gap".to_owned(),
+        ViewEntry::Compaction { .. } => "(compaction)".to_owned(),
         other => format!("{other:?}"),
     }
 }
@@ -409,60 +406,56 @@ fn is_as_said(entry: &ViewEntry, said: &str) -> bool {
 
 #[test]
 fn the_views_of_all_cases_are_what_they_say_and_valid() {
-    let Some(cases) = std::env::var_os("EVENTLOG_CASES") else {
-        eprintln!("skipped: EVENTLOG_CASES is not set");
-        return;
-    };
-    let mut entries: Vec<_> =
-        std::fs::read_dir(cases).unwrap().map(|entry| entry.unwrap().path()).collect();
-    entries.sort();
-    let (mut looked_at, mut views, mut failed) = (0, 0, 0);
-    for case in entries.iter().filter(|path| path.join("expect.json").exists()) {
-        let name = case.file_name().unwrap().to_string_lossy().into_owned();
-        let expect: Value =
-            serde_json::from_slice(&std::fs::read(case.join("expect.json")).unwrap()).unwrap();
-        let scratch = tempfile::tempdir().unwrap();
-        let log = EventLog::open(scratch.path().join("log")).unwrap();
-        let found = &jsonl::discover(&case.join("input.jsonl")).files[0];
-        let report = found.import(Some(&log), &ImportOptions::default(), &mut |_| {}).unwrap();
-        let id = report.session.unwrap();
-        let snapshot = log.snapshot().unwrap();
-        let resumed = resume::resume(&snapshot, &id, &ResumeOptions::default()).unwrap();
-        check_all(&resumed, &name);
-        assert_eq!(resume::view(&snapshot, &id).unwrap(), resumed.view, "{name}");
-        let again = resume::resume(&snapshot, &id, &ResumeOptions::default()).unwrap();
-        assert_eq!(resumed.view.digest(), again.view.digest(), "{name}");
-        let mut wrong = Vec::new();
-        if let Some(said) = expect["resume"]["view"].as_array() {
-            views += 1;
-            let said: Vec<&str> = said.iter().map(|entry| entry.as_str().unwrap()).collect();
-            let same = said.len() == resumed.view.entries.len()
-                && resumed.view.entries.iter().zip(&said).all(|(e, said)| is_as_said(e, said));
-            if !same {
-                let found: Vec<String> = resumed.view.entries.iter().map(short).collect();
-                wrong.push(format!("view {found:?}, expected {said:?}"));
+    for data in data::cases() {
+        let (mut compared, mut views, mut failed) = (0, 0, 0);
+        for (case, expect) in data::cases_in(&data) {
+            if !data::is_understood(&expect) {
+                continue;
             }
-        }
-        let codes: Vec<&str> = report
-            .finding_counts
-            .keys()
-            .map(|code| code.name())
-            .chain(resumed.view.findings.iter().map(|finding| finding.code.name()))
-            .collect();
-        for expected in expect["findings"].as_array().unwrap() {
-            let code = expected.as_str().unwrap();
-            if !codes.contains(&code) && !["disk_full", "read_only"].contains(&code) {
-                wrong.push(format!("{code} is missing in {codes:?}"));
+            let name = case.file_name().unwrap().to_string_lossy().into_owned();
+            let scratch = tempfile::tempdir().unwrap();
+            let log = EventLog::open(scratch.path().join("log")).unwrap();
+            let found = &jsonl::discover(&case.join("input.jsonl")).files[0];
+            let report = found.import(Some(&log), &ImportOptions::default(), &mut |_| {}).unwrap();
+            let id = report.session.unwrap();
+            let snapshot = log.snapshot().unwrap();
+            let resumed = resume::resume(&snapshot, &id, &ResumeOptions::default()).unwrap();
+            check_all(&resumed, &name);
+            assert_eq!(resume::view(&snapshot, &id).unwrap(), resumed.view, "{name}");
+            let again = resume::resume(&snapshot, &id, &ResumeOptions::default()).unwrap();
+            assert_eq!(resumed.view.digest(), again.view.digest(), "{name}");
+            let mut wrong = Vec::new();
+            if let Some(said) = expect["resume"]["view"].as_array() {
+                views += 1;
+                let said: Vec<&str> = said.iter().map(|entry| entry.as_str().unwrap()).collect();
+                let same = said.len() == resumed.view.entries.len()
+                    && resumed.view.entries.iter().zip(&said).all(|(e, said)| is_as_said(e, said));
+                if !same {
+                    let found: Vec<String> = resumed.view.entries.iter().map(short).collect();
+                    wrong.push(format!("view {found:?}, expected {said:?}"));
+                }
             }
+            let codes: Vec<&str> = report
+                .finding_counts
+                .keys()
+                .map(|code| code.name())
+                .chain(resumed.view.findings.iter().map(|finding| finding.code.name()))
+                .collect();
+            for expected in expect["findings"].as_array().unwrap() {
+                let code = expected.as_str().unwrap();
+                if !codes.contains(&code) && !["disk_full", "read_only"].contains(&code) {
+                    wrong.push(format!("{code} is missing in {codes:?}"));
+                }
+            }
+            println!("{} {name}", if wrong.is_empty() { "ok  " } else { "FAIL" });
+            wrong.iter().for_each(|line| println!("       {line}"));
+            failed += usize::from(!wrong.is_empty());
+            compared += 1;
         }
-        println!("{} {name}", if wrong.is_empty() { "ok  " } else { "FAIL" });
-        wrong.iter().for_each(|line| println!("       {line}"));
-        failed += usize::from(!wrong.is_empty());
-        looked_at += 1;
+        println!("{compared} cases, {views} views");
+        assert!(failed == 0 && compared >= data.at_least(9, 33), "{failed} of {compared}");
+        assert!(views >= data.at_least(9, 10), "{views} views");
     }
-    println!("{looked_at} cases, {views} views");
-    assert_eq!(failed, 0);
-    assert!(looked_at >= 33 && views >= 10, "{looked_at} cases, {views} views");
 }
 
 /// The session's events.

@@ -3,8 +3,8 @@
 use std::io::BufRead;
 
 use clap::Args;
-use eventlog::format::{self, Damage};
-use eventlog::{Attributes, Entry, Kind, Session, Terminator};
+use eventlog::format::{self, Damage, Format, Plain};
+use eventlog::{Attributes, Entry, Kind, Session, Terminator, jsonl};
 use serde::Serialize;
 
 use super::output::{Output, plural};
@@ -13,7 +13,8 @@ use super::{Exit, Failure, Global, place};
 /// Append JSONL lines from stdin to a session
 ///
 /// Reads stdin as it comes, appends what is there as one batch, and prints the seqs of a batch as
-/// soon as it is durable. A line that is no record of a known format is appended as damaged.
+/// soon as it is durable. The session's format is that of most of the lines that come first. What
+/// is no JSON or no whole record is appended as damaged, a line of something else as other.
 #[derive(Debug, Args)]
 pub(crate) struct Append {
     /// The session's full id; a new one is created
@@ -40,9 +41,17 @@ impl Append {
             // An append never goes on with somebody else's line.
             session.append(Entry::new(Kind::Blank, b""))?;
         }
-        let names_format = session.attributes()?.is_none_or(|known| known.format.is_none());
-        let mut appender =
-            Appender { session, names_format, rest: Vec::new(), damaged: 0, line_bytes_max };
+        let named = session.attributes()?.and_then(|known| known.format);
+        let names_format = named.as_deref().is_none_or(|named| named == Plain.name());
+        let format = named.as_deref().and_then(format::by_name).unwrap_or(&Plain);
+        let mut appender = Appender {
+            session,
+            format,
+            names_format,
+            rest: Vec::new(),
+            damaged: 0,
+            line_bytes_max,
+        };
         let mut stdin = std::io::BufReader::with_capacity(BUFFER_BYTES, std::io::stdin().lock());
         loop {
             let available = match stdin.fill_buf() {
@@ -62,8 +71,7 @@ impl Append {
         log.close()?;
         if damaged > 0 {
             let lines = plural(damaged, "line");
-            output
-                .warn(&format!("appended as damaged, being no record of a known format: {lines}"));
+            output.warn(&format!("appended as damaged, being no JSON or no whole record: {lines}"));
             return Ok(Exit::Partial);
         }
         Ok(Exit::Fine)
@@ -76,6 +84,7 @@ fn cannot_read(error: std::io::Error) -> Failure {
 
 struct Appender {
     session: Session,
+    format: &'static dyn Format,
     /// The session does not know its format yet.
     names_format: bool,
     /// The beginning of a line whose end has not come yet.
@@ -106,24 +115,37 @@ impl Appender {
     /// A last line without an end gets one: an append is a whole line.
     fn finish(&mut self, output: &mut Output) -> Result<(), Failure> {
         let rest = std::mem::take(&mut self.rest);
-        if rest.is_empty() { Ok(()) } else { self.append(&rest, output) }
+        if !rest.is_empty() {
+            self.append(&rest, output)?;
+        }
+        if self.names_format && self.session.head() > 0 {
+            self.name_format(&Plain)?;
+        }
+        Ok(())
+    }
+
+    /// Writes down the format of the session.
+    fn name_format(&self, format: &dyn Format) -> Result<(), Failure> {
+        let mut attributes = Attributes::default();
+        attributes.format = Some(format.name().to_owned());
+        Ok(self.session.describe(&attributes)?)
     }
 
     fn append(&mut self, lines: &[u8], output: &mut Output) -> Result<(), Failure> {
+        if self.names_format
+            && let Some(format) = jsonl::recognise_bytes(lines)
+        {
+            self.name_format(format)?;
+            self.format = format;
+            self.names_format = false;
+        }
         let mut entries = Vec::new();
         for line in lines.split(|b| *b == b'\n') {
             let (line, terminator) = match line {
                 [line @ .., b'\r'] => (line, Terminator::CrLf),
                 line => (line, Terminator::Lf),
             };
-            let (entry, format) = entry(line);
-            let entry = entry.terminator(terminator);
-            if let (Some(format), true) = (format, self.names_format) {
-                let mut attributes = Attributes::default();
-                attributes.format = Some(format.to_owned());
-                self.session.describe(&attributes)?;
-                self.names_format = false;
-            }
+            let entry = entry(line, self.format).terminator(terminator);
             self.damaged += u64::from(entry.kind() == Kind::Damaged);
             entries.push(entry);
         }
@@ -138,17 +160,16 @@ impl Appender {
     }
 }
 
-/// The entry for a line, and the format of which it is a record.
-fn entry(line: &[u8]) -> (Entry<'_>, Option<&'static str>) {
+/// The entry for a line of a session of this format.
+fn entry<'l>(line: &'l [u8], format: &dyn Format) -> Entry<'l> {
     if line.iter().all(u8::is_ascii_whitespace) {
-        return (Entry::new(Kind::Blank, line), None);
+        return Entry::new(Kind::Blank, line);
     }
-    let mut damage = Damage::BadJson;
-    for format in format::all() {
-        match format.classify(line) {
-            Ok(record) => return (record.into_entry(line), Some(format.name())),
-            Err(found) => damage = found,
+    match format.classify(line) {
+        Ok(record) => record.into_entry(line),
+        Err(Damage::SchemaMismatch | Damage::NotAnObject) if format.is_foreign(line) => {
+            Entry::new(Kind::Other, line)
         }
+        Err(damage) => Entry::new(Kind::Damaged, line).detail(damage as u8),
     }
-    (Entry::new(Kind::Damaged, line).detail(damage as u8), None)
 }

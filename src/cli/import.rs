@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use eventlog::format::{Format, Plain};
 use eventlog::io::{Changed, Watch};
 use eventlog::jsonl::{self, FileReport, Follower, Found, ImportOptions, Outcome};
 use eventlog::{Code, Error, ErrorKind, EventLog};
@@ -16,10 +17,11 @@ use super::{Exit, Failure, Global, interrupt, place, time};
 
 /// Bring JSONL files into the log; doing it again adds only what is new
 ///
-/// What a file is, is told by its content: MyCodeAgent's transcripts, recursive-agent's sessions
-/// with the files beside them, and the former one-file formats of both. A file whose beginning is
+/// What a file is, is told by what most of its records are: MyCodeAgent's transcripts,
+/// recursive-agent's sessions with the files beside them, and the former one-file formats of both.
+/// Lines of other programs in them, and JSONL of an unknown format, are kept as they are. A file whose beginning is
 /// not what the log holds of its session is a conflict: it is reported, and nothing is changed.
-/// Bytes that are no record are kept and reported.
+/// Bytes that are no JSON, and records with something missing, are kept and reported.
 #[derive(Debug, Args)]
 pub(crate) struct Import {
     /// Files, and directories in which to look for sessions
@@ -338,14 +340,17 @@ impl Import {
 
     fn print(path: &Path, report: &FileReport, output: &mut Output) -> Result<(), Failure> {
         let kept = !matches!(report.outcome, Outcome::Conflict | Outcome::Refused);
-        let remark = match (&report.message, report.quarantined_spans) {
-            (Some(message), _) => message.clone(),
-            (None, spans) if spans > 0 && kept => {
-                let bytes = plural(report.quarantined_bytes, "byte");
-                format!("{} ({bytes}) quarantined", plural(spans, "span"))
-            }
-            _ => String::new(),
-        };
+        let is_unknown = kept && report.format == Some(Plain.name());
+        let mut remarks = Vec::from_iter(report.message.clone());
+        if is_unknown {
+            remarks.push("of an unknown format".to_owned());
+        }
+        if report.message.is_none() && report.quarantined_spans > 0 && kept {
+            let spans = plural(report.quarantined_spans, "span");
+            let bytes = plural(report.quarantined_bytes, "byte");
+            remarks.push(format!("{spans} ({bytes}) quarantined"));
+        }
+        let remark = remarks.join("; ");
         output.row(&[
             &place::display(path),
             report.outcome.name(),
@@ -355,8 +360,12 @@ impl Import {
             &remark,
         ])?;
         let unknown = report.finding_counts.get(&Code::UnknownType).copied().unwrap_or_default();
-        if kept && unknown > 0 && unknown == report.records {
-            let path = place::display(path);
+        let path = place::display(path);
+        if is_unknown {
+            output.warn(&format!(
+                "{path}: its format is unknown, so that nothing can be resumed; its lines are kept as they are"
+            ));
+        } else if kept && unknown > 0 && unknown == report.records {
             output.warn(&format!(
                 "{path}: no record is of a type that is known, so that nothing can be resumed; they are kept as they are"
             ));

@@ -46,6 +46,16 @@ pub(super) fn members(raw: &str) -> Vec<(Cow<'_, str>, &str)> {
     members
 }
 
+/// Whether `line` is an object with something in it, without the member `own`, and with less than
+/// half of those that are `required`: too few for a record that has lost some.
+pub(super) fn is_foreign(line: &[u8], own: &str, required: &[&str]) -> bool {
+    let Ok(text) = std::str::from_utf8(trim(line)) else { return false };
+    let members = members(text);
+    let has = |key: &str| members.iter().any(|(found, _)| found == key);
+    let there = required.iter().filter(|key| has(key)).count();
+    !members.is_empty() && !has(own) && there * 2 < required.len()
+}
+
 /// Calls `each` with the key and the raw value of each member, in order.
 pub(super) fn each_member<'l>(raw: &'l str, mut each: impl FnMut(&str, &'l str)) {
     skip::members(raw, |key, value| match key.contains('\\') {

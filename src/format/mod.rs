@@ -214,12 +214,24 @@ pub trait Format: std::fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether a record shows that a file is of this format. One of a type that the format takes
+    /// without knowing it need not.
+    fn is_telling(&self, _: &Record<'_>) -> bool {
+        true
+    }
+
+    /// Whether a line that is whole JSON, and no record, is something that another program wrote,
+    /// and not a record of this format with something missing.
+    fn is_foreign(&self, _: &[u8]) -> bool {
+        false
+    }
+
     /// The fields of a record whose values are text or numbers. An object that stands in the place
     /// of one is a later record, written on behind a cut-off one.
     fn scalar_fields(&self) -> &'static [&'static str];
 }
 
-/// All formats, in the order in which they are tried.
+/// The formats that are known.
 ///
 /// ```
 /// let names: Vec<_> = eventlog::format::all().iter().map(|f| f.name()).collect();
@@ -236,13 +248,4 @@ pub fn all() -> &'static [&'static dyn Format] {
 /// ```
 pub fn by_name(name: &str) -> Option<&'static dyn Format> {
     all().iter().copied().find(|format| format.name() == name)
-}
-
-/// The first format of which `line` is a record.
-///
-/// ```
-/// assert!(eventlog::format::recognise(b"{}").is_none());
-/// ```
-pub fn recognise(line: &[u8]) -> Option<&'static dyn Format> {
-    all().iter().copied().find(|format| format.classify(line).is_ok())
 }

@@ -1,10 +1,11 @@
-//! JSONL of no known format: every object is a record, and nothing is known of it.
+//! JSONL of an unknown format: every object is a record, and nothing is known of it.
 
 use super::syntax::Notes;
 use super::{Damage, Fact, Format, Record, json};
 use crate::entry::Kind;
 
-/// Lines that are objects, whatever is in them.
+/// Lines that are objects, whatever is in them: what a file is taken for that is of no known
+/// format.
 ///
 /// It is none of [`all`](super::all): it would recognise everything.
 ///
@@ -19,7 +20,7 @@ pub struct Plain;
 
 impl Format for Plain {
     fn name(&self) -> &'static str {
-        "jsonl"
+        "unknown"
     }
 
     fn classify<'l>(&self, line: &'l [u8]) -> Result<Record<'l>, Damage> {
@@ -32,6 +33,15 @@ impl Format for Plain {
     }
 
     fn names_no_session(&self) -> bool {
+        true
+    }
+
+    fn is_telling(&self, _: &Record<'_>) -> bool {
+        false
+    }
+
+    /// A line that is JSON, and no object, is as healthy as any other.
+    fn is_foreign(&self, _: &[u8]) -> bool {
         true
     }
 

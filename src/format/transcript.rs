@@ -119,6 +119,12 @@ impl Format for Transcript {
         facts.into_vec()
     }
 
+    fn is_foreign(&self, line: &[u8]) -> bool {
+        const REQUIRED: [&str; 6] =
+            ["event_id", "timestamp", "session_id", "run_id", "step", "event_type"];
+        json::is_foreign(line, "event_type", &REQUIRED)
+    }
+
     fn scalar_fields(&self) -> &'static [&'static str] {
         &[
             "event_id",

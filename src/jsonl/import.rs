@@ -12,10 +12,11 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::Arc;
 
+use crate::bytes::within;
 use crate::entry::{Entry, Kind, StoredEntry, Terminator};
 use crate::error::{Error, ErrorKind, Result};
 use crate::finding::{Code, Finding};
-use crate::format::{Damage, Format, Notes, Record, Transcript};
+use crate::format::{Damage, Format, Notes, Plain, Record};
 use crate::io::{File, Reader};
 use crate::log::commit::Addition;
 use crate::log::session::check_id;
@@ -25,8 +26,9 @@ use crate::memtable::Attributes;
 use super::beside::Beside;
 use super::file_events::FileEvents;
 use super::lines::{LINE_BYTES_MAX, Lines};
+use super::recognise::{Recognised, by_name, is_known, recognise};
 use super::report::{FileReport, Outcome, Tally};
-use super::scan::{Span, Subject, What, recognise, scan_line};
+use super::scan::{Span, Subject, What, scan_line};
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -191,10 +193,11 @@ impl Import<'_> {
         let mut report = FileReport::new(self.source.size);
         options.beside.findings.iter().for_each(|finding| report.note(finding.clone()));
         let refused = |report: FileReport, why: &str| Ok((report.refused(why), None));
-        let Some((format, inferred)) = recognise(self.source.reader(0), self.source.limit)? else {
+        let from = |offset| self.source.reader(offset);
+        let Some(found) = recognise(&from, self.source.size, self.source.limit)? else {
             // What is in the file is told all the same.
             let mut tally = Tally::new(report, None);
-            let subject = Subject { format: &Transcript, session: "" };
+            let subject = Subject { format: &Plain, session: "" };
             self.scan(subject, &mut tally, &[], None, progress)?;
             let report = FileReport { new_records: 0, ..tally.report() };
             if report.quarantined_bytes == 0 && !options.strict {
@@ -207,13 +210,20 @@ impl Import<'_> {
                 "no line of the file is a record of a known format; `eventlog repair` tells what is in it",
             );
         };
-        report.format = Some(format.name());
+        let snapshot = self.log.map(EventLog::snapshot).transpose()?;
+        let kept = snapshot.as_ref().map_or(Ok(None), |log| self.kept_as(log, &found))?;
+        report.format = Some(kept.as_ref().map_or(found.format, |(format, _)| *format).name());
+        if options.hold_tail && kept.is_none() && !found.is_known() && found.is_short {
+            return refused(report, "the file has too little in it to tell its format");
+        }
+        let (format, id) = kept.map_or((found.format, None), |(format, id)| (format, Some(id)));
         // Under another name the records still belong to the session that they say.
+        let inferred = found.named(format).map(str::to_owned);
         let named = inferred.or_else(|| options.beside.session.clone());
         if options.session.as_deref() == Some("") {
             return refused(report, "a session id must not be empty; give another with --as");
         }
-        let id = options.session.clone().or_else(|| named.clone());
+        let id = options.session.clone().or(id).or_else(|| named.clone());
         let Some(id) = id.filter(|id| !id.is_empty()) else {
             return refused(report, "no record of the file names a session; say which with --as");
         };
@@ -227,7 +237,9 @@ impl Import<'_> {
         }
         let named = named.unwrap_or_else(|| id.clone());
         let subject = Subject { format, session: &named };
-        let snapshot = self.log.map(EventLog::snapshot).transpose()?;
+        // A description beside a file is that of recursive-agent.
+        let meta = options.beside.meta.as_ref().filter(|_| is_known(format));
+        let new_tally = |report| Tally::new(report, meta).plain(!is_known(format));
         let there = snapshot.as_ref().map_or(Ok(None), |log| log.session(&id))?;
         let was_rewound = there.as_ref().is_some_and(|there| !there.rewinds().is_empty());
         if let Some(there) = there
@@ -238,13 +250,13 @@ impl Import<'_> {
             );
             return refused(report, &why);
         }
-        let mut tally = Tally::new(report.clone(), options.beside.meta.as_ref());
+        let mut tally = new_tally(report.clone());
         let torn_end = match self.compare(snapshot.as_ref(), &id, subject, &mut tally)? {
             Compared::Prefix(torn_end) => torn_end,
             Compared::Conflict(message) => {
                 report.outcome = Outcome::Conflict;
                 report.message = Some(format!("{message}; --as NEW_ID keeps both"));
-                let mut tally = Tally::new(report, options.beside.meta.as_ref());
+                let mut tally = new_tally(report);
                 self.scan(subject, &mut tally, &[], None, progress)?;
                 return Ok((FileReport { new_records: 0, ..tally.report() }, None));
             }
@@ -287,6 +299,45 @@ impl Import<'_> {
         // What a torn end becomes is for a new comparison to see.
         let settled = torn_end.is_empty() && standing.tally.at_line_start;
         Ok((report, settled.then_some(standing)))
+    }
+
+    /// The session that was imported from the beginning of this file when that was taken for another
+    /// format, and the format that it goes on with: what has been appended is not made anew. The
+    /// format that the file is taken for now only where the session has the same name then, and
+    /// everything in it is kept as it would be.
+    fn kept_as(
+        &self,
+        snapshot: &Snapshot,
+        found: &Recognised,
+    ) -> Result<Option<(&'static dyn Format, String)>> {
+        let named = found.named(found.format).or(self.options.beside.session.as_deref());
+        let own = self.options.session.as_deref().or(named);
+        let others = found.all_named().chain(self.options.beside.session.as_deref());
+        let others = others.filter(|_| self.options.session.is_none());
+        for id in own.into_iter().chain(others) {
+            let Some(session) = snapshot.session(id)? else { continue };
+            let format = session.attributes.format.as_deref().and_then(by_name);
+            let Some(format) = format.filter(|_| session.attributes.origin.is_some()) else {
+                continue;
+            };
+            if format.name() == found.format.name() {
+                match Some(id) == own {
+                    true => return Ok(None),
+                    false => continue,
+                }
+            }
+            let Some(first) = snapshot.read(id, ..)?.next().transpose()? else { continue };
+            let mut bytes = Vec::new();
+            let mut reader = self.source.reader(0).take(first.bytes().len() as u64);
+            reader.read_to_end(&mut bytes).map_err(cannot_read)?;
+            if bytes != first.bytes() {
+                continue;
+            }
+            let same =
+                Some(id) == own && super::verify::difference(snapshot, id, found.format)?.is_none();
+            return Ok(Some((if same { found.format } else { format }, id.to_owned())));
+        }
+        Ok(None)
     }
 
     /// Appends what the file has beyond what is standing.
@@ -545,8 +596,8 @@ impl Source {
         match &self.content {
             Content::File(file) => Box::new(Reader::at(file.clone(), offset).take(left)),
             Content::Bytes(bytes) => {
-                let offset = usize::try_from(offset).unwrap_or(usize::MAX);
-                Box::new(bytes.get(offset..).unwrap_or_default())
+                let offset = usize::try_from(offset).map_or(bytes.len(), |at| at.min(bytes.len()));
+                Box::new(within(&**bytes, offset..))
             }
         }
     }

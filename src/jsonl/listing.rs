@@ -11,12 +11,13 @@ use std::time::SystemTime;
 
 use crate::entry::Terminator;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Transcript;
 use crate::format::recursive::place::{META, TRANSCRIPT};
 use crate::format::recursive::{Meta, Status};
+use crate::format::{Format, Transcript};
 use crate::io::{Reader, StdDir};
 
 use super::lines::{LINE_BYTES_MAX, Lines};
+use super::recognise::recognise;
 use super::scan::{Subject, What, scan_line};
 
 /// A session in a directory.
@@ -88,6 +89,12 @@ pub fn list_transcripts(dir: &Path) -> Result<Listing> {
 fn last_event(path: &Path) -> Result<Option<Listed>> {
     let failed = |error| Error::from_io("cannot read", path, error);
     let file = StdDir::open_file(path).map_err(failed)?;
+    let size = file.len().map_err(failed)?;
+    let from = |offset| -> Box<dyn std::io::Read> { Box::new(Reader::at(file.clone(), offset)) };
+    let recognised = recognise(&from, size, LINE_BYTES_MAX)?;
+    if recognised.is_some_and(|found| found.format.name() != Transcript.name()) {
+        return Ok(None);
+    }
     let mut lines = Lines::new(Reader::new(file), LINE_BYTES_MAX);
     let mut session: Option<String> = None;
     let mut found = None;

@@ -1,5 +1,6 @@
 //! JSONL files in and out.
 //!
+//! * `recognise`: what format a file is of.
 //! * `lines`, `scan`: a file as a row of spans: records, separators, damage; every byte is in one.
 //! * `report`, `lineage`: the account of a file, and what is odd about its records.
 //! * `import`: a file into a session; repeating it adds nothing, and nothing is ever shortened.
@@ -26,6 +27,7 @@ mod lines;
 mod listing;
 mod migrate;
 mod mirror;
+mod recognise;
 mod repair;
 mod report;
 mod scan;
@@ -41,6 +43,7 @@ pub use import::{ImportOptions, examine, examine_bytes, import, import_bytes};
 pub use listing::{Listed, Listing, list_recursive, list_transcripts};
 pub use migrate::{Migration, migrate};
 pub use mirror::{Mirror, Synced};
+pub use recognise::recognise_bytes;
 pub use repair::{Part, TailRepair, repair, repair_tail};
 pub use report::{FileReport, Outcome, Quarantined};
 pub use scan::{Span, What, scan};

@@ -8,12 +8,13 @@ use std::sync::Arc;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::syntax::{Walk, Walker};
-use crate::format::{Damage, Format, Plain};
+use crate::format::{Damage, Plain};
 use crate::io::{File, Reader, read_exact_at, write_all_at};
 
 use super::lines::LINE_BYTES_MAX;
+use super::recognise::{is_known, recognise};
 use super::report::{FileReport, Outcome, Tally};
-use super::scan::{Span, What, recognise, scan};
+use super::scan::{Span, What, scan};
 
 /// What [`repair`] gives: records, and the spans that are none.
 #[derive(Debug)]
@@ -34,8 +35,8 @@ pub enum Part<'a> {
     },
 }
 
-/// Looks at a JSONL file and hands each record and each damaged span to `each`, in order. Lines
-/// of no known format are records if they are objects. The outcome in the report is `Unchanged`
+/// Looks at a JSONL file and hands each record and each damaged span to `each`, in order. In
+/// a file of an unknown format every line that is JSON is a record. The outcome in the report is `Unchanged`
 /// where the file is nothing but records, each on a line that ends in `\n`.
 ///
 /// # Errors
@@ -67,9 +68,11 @@ pub fn repair(
 ) -> Result<FileReport> {
     let size = file.len().map_err(cannot_read)?;
     let reader = || std::io::Read::take(Reader::new(file.clone()), size);
-    let found = recognise(reader(), LINE_BYTES_MAX)?;
-    let session = found.as_ref().and_then(|(_, session)| session.clone()).unwrap_or_default();
-    let found = found.map(|(format, _)| format);
+    let from = |offset: u64| -> Box<dyn std::io::Read> {
+        let left = size.saturating_sub(offset);
+        Box::new(std::io::Read::take(Reader::at(file.clone(), offset), left))
+    };
+    let found = recognise(&from, size, LINE_BYTES_MAX)?;
     if is_document(reader())? {
         return Err(Error::new(
             ErrorKind::Refused,
@@ -77,14 +80,14 @@ pub fn repair(
         )
         .with_hint("`eventlog import` takes the former one-file sessions"));
     }
-    let format = found.unwrap_or(&Plain);
+    let format = found.as_ref().map_or(&Plain as _, |found| found.format);
+    let session = found.as_ref().and_then(|found| found.named(format)).unwrap_or_default();
     let mut report = FileReport::new(size);
-    report.format = found.map(Format::name);
-    report.session = Some(session.clone()).filter(|session| !session.is_empty());
-    let mut tally = Tally::new(report, None);
-    tally.is_plain = found.is_none();
+    report.format = found.as_ref().map(|found| found.format.name());
+    report.session = Some(session.to_owned()).filter(|session| !session.is_empty());
+    let mut tally = Tally::new(report, None).plain(!is_known(format));
     let mut odd_lines = false;
-    scan(reader(), LINE_BYTES_MAX, format, &session, &mut |span: Span<'_>| {
+    scan(reader(), LINE_BYTES_MAX, format, session, &mut |span: Span<'_>| {
         tally.count(&span);
         let bytes: &[u8] = &span.entry.bytes;
         match &span.what {

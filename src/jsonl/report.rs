@@ -23,7 +23,7 @@ pub enum Outcome {
     Grown,
     /// The session holds something else, or more; nothing was changed.
     Conflict,
-    /// The file is of no known format, or damaged and `strict` was asked for; nothing was changed.
+    /// The file is not lines of JSON, or it is damaged and `strict` was asked for; nothing was changed.
     Refused,
 }
 
@@ -66,7 +66,7 @@ pub struct Quarantined {
 pub struct FileReport {
     /// What became of it.
     pub outcome: Outcome,
-    /// The format's name.
+    /// The format's name; `unknown` for JSONL of no known format, `None` where it is not lines of JSON.
     pub format: Option<&'static str>,
     /// The session.
     pub session: Option<String>,
@@ -194,8 +194,8 @@ pub(super) struct Tally {
     pub(super) in_oversize: bool,
     /// What was counted last is a record, and the next one stands on its line.
     pub(super) behind_record: bool,
-    /// The lines are of no known format: no record is of an unknown type.
-    pub(super) is_plain: bool,
+    /// The lines are of an unknown format: no record is of an unknown type.
+    is_plain: bool,
     /// What the lines say that the description beside them repeats.
     derived: Option<(Meta, Derived)>,
     lineage: Lineage,
@@ -223,6 +223,11 @@ impl Tally {
             lineage: Lineage::default(),
             torn: Vec::new(),
         }
+    }
+
+    /// The same for lines of an unknown format, if `yes`.
+    pub(super) fn plain(self, yes: bool) -> Tally {
+        Tally { is_plain: yes, ..self }
     }
 
     /// Counts a span, which is the event `self.seq`.

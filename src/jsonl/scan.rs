@@ -1,6 +1,7 @@
 //! What the parts of a line are: records, damage, separators.
 //!
-//! A line that is a record as a whole is one span. From any other line whole records are salvaged:
+//! A line that is a record as a whole is one span; so is a line of whole JSON that another program
+//! wrote, which is kept as [`Kind::Other`]. From any other line whole records are salvaged:
 //! several on one line, one behind a torn prefix, one beside a run of NUL bytes. What is not a
 //! record is damage with a reason. Every byte of the line is in exactly one span; white space
 //! between two spans belongs to the first.
@@ -9,14 +10,14 @@
 //! another one, also not where the other one is cut off or broken: it may be anything that a tool
 //! has read.
 
-use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 
+use crate::bytes::within;
 use crate::entry::{Entry, Kind, Terminator};
 use crate::error::{Error, Result};
 use crate::format::syntax::{self, Walk, Walker};
-use crate::format::{Damage, Format, Record};
+use crate::format::{Damage, Format, Notes, Record};
 
 use super::lines::{Line, Lines, is_bom};
 
@@ -102,44 +103,6 @@ pub fn scan(
     Ok(())
 }
 
-/// The format of the first line that is a record, and the session of the first record that
-/// names one.
-pub(super) fn recognise(
-    reader: impl io::Read,
-    line_bytes_max: usize,
-) -> Result<Option<(&'static dyn Format, Option<String>)>> {
-    let mut lines = Lines::new(reader, line_bytes_max);
-    let mut found: Option<&'static dyn Format> = None;
-    while let Some(line) = lines.next_line().map_err(|e| Error::io("cannot read", e))? {
-        if line.oversize {
-            continue;
-        }
-        let formats = match found {
-            Some(format) => vec![format],
-            None => crate::format::all().to_vec(),
-        };
-        for format in formats {
-            let subject = Subject { format, session: "" };
-            let mut spans = Vec::with_capacity(1);
-            scan_line(&line, subject, &mut spans);
-            let mut records = spans.into_iter().filter_map(|span| match span.what {
-                What::Record { record, .. } => Some(record),
-                _ => None,
-            });
-            let Some(first) = records.next() else { continue };
-            found = Some(format);
-            let session = std::iter::once(first).chain(records).find_map(|record| {
-                record.session.filter(|session| !session.is_empty()).map(Cow::into_owned)
-            });
-            if session.is_some() || format.names_no_session() {
-                return Ok(Some((format, session)));
-            }
-            break;
-        }
-    }
-    Ok(found.map(|format| (format, None)))
-}
-
 /// Adds the spans of `line` to `spans`.
 pub(super) fn scan_line<'a>(line: &Line<'a>, subject: Subject<'_>, spans: &mut Vec<Span<'a>>) {
     let first = spans.len();
@@ -153,6 +116,13 @@ pub(super) fn scan_line<'a>(line: &Line<'a>, subject: Subject<'_>, spans: &mut V
     } else {
         match subject.format.classify(line.bytes) {
             Ok(record) => spans.push(whole(line.bytes, record, subject, false)),
+            Err(Damage::SchemaMismatch | Damage::NotAnObject)
+                if subject.format.is_foreign(line.bytes) =>
+            {
+                let record = Record::new(Kind::Other, Notes::default());
+                let what = What::Record { record, foreign: false, welded: false };
+                spans.push(span(Entry::new(Kind::Other, line.bytes), what));
+            }
             Err(damage) => salvage(line, damage, subject, spans),
         }
     }
@@ -190,7 +160,7 @@ fn damaged(bytes: &[u8], damage: Damage) -> Span<'_> {
 /// The spans of a line that is, as a whole, no record for the reason `damage`.
 fn salvage<'a>(line: &Line<'a>, damage: Damage, subject: Subject<'_>, spans: &mut Vec<Span<'a>>) {
     let bytes = line.bytes;
-    let slice = |range: Range<usize>| bytes.get(range).unwrap_or_default();
+    let slice = |range: Range<usize>| within(bytes, range);
     let mut records = match damage {
         Damage::BadJson | Damage::InvalidUtf8 => {
             records(bytes, subject.format, line.terminator != Terminator::None)
@@ -231,9 +201,7 @@ fn salvage<'a>(line: &Line<'a>, damage: Damage, subject: Subject<'_>, spans: &mu
 
 /// The records in a broken line, in order.
 fn records(bytes: &[u8], format: &dyn Format, terminated: bool) -> Vec<Range<usize>> {
-    let is_record = |range: &Range<usize>| {
-        bytes.get(range.clone()).is_some_and(|text| format.classify(text).is_ok())
-    };
+    let is_record = |range: &Range<usize>| format.classify(within(bytes, range.clone())).is_ok();
     let mut walker = Walker::default();
     let mut found: Vec<Range<usize>> = Vec::new();
     // Where a walk has broken: a `{` there is known not to be part of what stands before it.
@@ -275,7 +243,7 @@ fn records(bytes: &[u8], format: &dyn Format, terminated: bool) -> Vec<Range<usi
 /// Whether what stands before `start` can be the end of something, so that a value at `start` is
 /// none of its parts. `after` is where the last record ended.
 fn begins_anew(bytes: &[u8], after: usize, start: usize) -> bool {
-    let before = bytes.get(after..start).unwrap_or_default();
+    let before = within(bytes, after..start);
     let last = before.iter().rev().find(|b| !b.is_ascii_whitespace());
     !matches!(last, Some(b',' | b'[' | b':' | b'{'))
 }
@@ -284,7 +252,7 @@ fn begins_anew(bytes: &[u8], after: usize, start: usize) -> bool {
 /// ends, or another record, or NUL bytes follow. Behind the first value of a line anything else is
 /// damage, since nothing stands before it.
 fn ends_there(bytes: &[u8], end: usize, is_first: bool) -> bool {
-    let rest = bytes.get(end..).unwrap_or_default();
+    let rest = within(bytes, end..);
     let next = rest.iter().find(|b| !b.is_ascii_whitespace());
     is_first || matches!(next, None | Some(b'{' | 0))
 }
@@ -293,11 +261,11 @@ fn ends_there(bytes: &[u8], end: usize, is_first: bool) -> bool {
 /// part of it: it stands where the format has text or a number, or it begins as the cut-off one
 /// does, which is what a second attempt looks like.
 fn is_later_record(bytes: &[u8], start: usize, inner: &syntax::Inner, format: &dyn Format) -> bool {
-    let key = inner.key.clone().and_then(|key| bytes.get(key));
+    let key = inner.key.clone().map(|key| within(bytes, key));
     let in_scalar =
         key.is_some_and(|key| format.scalar_fields().iter().any(|field| field.as_bytes() == key));
-    let prefix = bytes.get(start..inner.range.start).unwrap_or_default();
-    let retried = bytes.get(inner.range.clone()).is_some_and(|text| text.starts_with(prefix));
+    let prefix = within(bytes, start..inner.range.start);
+    let retried = within(bytes, inner.range.clone()).starts_with(prefix);
     in_scalar || retried
 }
 
@@ -323,7 +291,7 @@ fn gap<'a>(bytes: &'a [u8], cut: Option<Damage>, subject: Subject<'_>, spans: &m
     let split_tail = nul_run(after);
     let from = if split_head { head } else { 0 };
     let to = if split_tail { head + middle.len() } else { bytes.len() };
-    let part = |range: Range<usize>| bytes.get(range).unwrap_or_default();
+    let part = |range: Range<usize>| within(bytes, range);
     if split_head {
         spans.push(damaged(part(0..from), Damage::NulPadding));
     }
@@ -358,6 +326,7 @@ mod tests {
         let joined: Vec<u8> = spans.iter().flat_map(|span| span.entry.bytes.to_vec()).collect();
         assert_eq!(joined, bytes);
         let name = |span: &Span<'_>| match &span.what {
+            What::Record { .. } if span.entry.kind == Kind::Other => "other",
             What::Record { welded: true, .. } => "welded",
             What::Record { .. } => "record",
             What::Damage(damage) => damage.name(),

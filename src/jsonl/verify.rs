@@ -7,17 +7,17 @@ use std::io::Read;
 
 use crate::entry::{Kind, StoredEntry, Terminator};
 use crate::error::{Error, Result};
-use crate::format::Damage;
 use crate::format::syntax::trim;
+use crate::format::{Damage, Format};
 use crate::log::{Events, Problem, Snapshot};
 
-use super::export::own_format;
 use super::file_events::FileEvents;
+use super::recognise::by_name;
 use super::scan::{What, scan};
 
 /// What is wrong with an imported session, as far as its bytes tell: kind `projection`, or `sum`
 /// where the bytes of its events are not what the session's record says. Sessions that were not
-/// imported, or are of no known format, have nothing to compare.
+/// imported have nothing to compare.
 ///
 /// # Errors
 ///
@@ -39,8 +39,10 @@ use super::scan::{What, scan};
 pub fn verify(snapshot: &Snapshot, id: &str) -> Result<Vec<Problem>> {
     let mut problems = Vec::new();
     let session = snapshot.session(id)?;
-    let format = own_format(snapshot, id)?;
-    let (Some(session), Some(format)) = (session, format) else { return Ok(problems) };
+    let format = session.as_ref().and_then(|session| session.attributes.format.as_deref());
+    let (Some(session), Some(format)) = (&session, format.and_then(by_name)) else {
+        return Ok(problems);
+    };
     if session.attributes.origin.is_none() {
         return Ok(problems);
     }
@@ -56,8 +58,21 @@ pub fn verify(snapshot: &Snapshot, id: &str) -> Result<Vec<Problem>> {
         let message = format!("its events have {bytes} bytes, its record says {}", session.bytes);
         problem("sum", None, message);
     }
+    if let Some((seq, message)) = difference(snapshot, id, format)? {
+        problem("projection", Some(seq), message);
+    }
+    Ok(problems)
+}
+
+/// The first event that is not kept as what its bytes say, read as `format`.
+pub(super) fn difference(
+    snapshot: &Snapshot,
+    id: &str,
+    format: &'static dyn Format,
+) -> Result<Option<(u64, String)>> {
     // Which session the records name does not matter here, only that it is the same all along.
-    let named = named(snapshot, id)?;
+    let named = named(snapshot, id, format)?;
+    let mut found = None;
     let file = SessionReader { events: FileEvents::new(snapshot.read(id, ..)?), line: None, at: 0 };
     let mut stored = FileEvents::new(snapshot.read(id, ..)?);
     let mut failed: Option<Error> = None;
@@ -89,9 +104,12 @@ pub fn verify(snapshot: &Snapshot, id: &str) -> Result<Vec<Problem>> {
             return Ok(());
         }
         // White space may have come later, as an event of its own.
-        let same =
-            trim(event.bytes()) == trim(span.entry.bytes()) && event.kind() == span.entry.kind();
-        if !same {
+        let same_bytes = trim(event.bytes()) == trim(span.entry.bytes());
+        // Lines of other programs were kept as damaged once.
+        let was_damage = (event.kind(), span.entry.kind()) == (Kind::Damaged, Kind::Other)
+            && event.detail() == Damage::SchemaMismatch as u8;
+        let same_kind = event.kind() == span.entry.kind() || was_damage;
+        if !(same_bytes && same_kind) {
             differs = true;
             // A last line without an end that its host has written on: not what was imported.
             let goes_on = event.terminator() == Terminator::None
@@ -101,19 +119,18 @@ pub fn verify(snapshot: &Snapshot, id: &str) -> Result<Vec<Problem>> {
             }
             let (is, says) = (event.kind(), span.entry.kind());
             let message = format!("it is kept as {is}, its bytes say {says}");
-            problem("projection", Some(event.seq()), message);
+            found = Some((event.seq(), message));
         }
         Ok(())
     })?;
-    failed.map_or(Ok(problems), Err)
+    failed.map_or(Ok(found), Err)
 }
 
 /// No line of a log is longer.
 const LINE_BYTES_MAX: usize = 1 << 30;
 
 /// The session that the first record names.
-fn named(snapshot: &Snapshot, id: &str) -> Result<String> {
-    let Some(format) = own_format(snapshot, id)? else { return Ok(String::new()) };
+fn named(snapshot: &Snapshot, id: &str, format: &dyn Format) -> Result<String> {
     if format.names_no_session() {
         return Ok(String::new());
     }

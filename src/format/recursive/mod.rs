@@ -129,6 +129,17 @@ impl Format for Recursive {
         true
     }
 
+    /// Lines of many programs have a type and a time.
+    fn is_telling(&self, record: &Record<'_>) -> bool {
+        record.kind == Kind::Message
+    }
+
+    fn is_foreign(&self, line: &[u8]) -> bool {
+        let subtype = json::fields(line, [&["subtype"]]);
+        let is_boundary = matches!(subtype, Ok(([Some("\"compact_boundary\"")], _)));
+        !is_boundary && json::is_foreign(line, "role", &["id", "role", "content", "timestamp"])
+    }
+
     fn scalar_fields(&self) -> &'static [&'static str] {
         &[
             "uuid",
