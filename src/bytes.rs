@@ -12,7 +12,6 @@ use std::ops::Index;
 ///
 /// If it does not: the caller has lost count.
 #[track_caller]
-#[expect(clippy::indexing_slicing, reason = "the one place that asserts bounds")]
 pub(crate) fn within<T: ?Sized + Index<R>, R>(whole: &T, at: R) -> &T::Output {
     &whole[at]
 }

@@ -587,7 +587,7 @@ fn a_damaged_session_record_costs_that_session_alone() {
     image.overwrite("events.redb", bytes);
 
     let log = open(&image).unwrap();
-    let refused = log.session("alpha").err().expect("its record is damaged");
+    let refused = log.session("alpha").expect_err("its record is damaged");
     assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
     for n in 7..9 {
         model.append(&log, "beta", vec![line(n, 50)]).unwrap();

@@ -167,7 +167,7 @@ fn no_space_at_any_write_of_a_checkpoint_loses_nothing_and_the_next_one_succeeds
         assert_eq!(full.kind(), ErrorKind::Full, "write {nth}: {full}");
         model.append(&log, "t", vec![line(50, 700)]).unwrap();
         for fate in [Fate::Kept, Fate::Dropped] {
-            let image = disk.crash(&mut |_| fate.clone());
+            let image = disk.crash(&mut |_| fate);
             model.check(&open(&image).unwrap(), &format!("write {nth}, then a crash, {fate:?}"));
         }
         log.checkpoint().unwrap();

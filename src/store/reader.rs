@@ -14,6 +14,8 @@ use super::tables::{
 };
 use super::{FILE, FORMAT_VERSION, Store, guarded, projection};
 
+type StrandedTable = ReadOnlyTable<(u64, u64, u64), &'static [u8]>;
+
 /// A view of the store.
 pub(crate) struct StoreReader {
     pub(super) seed: u32,
@@ -23,7 +25,7 @@ pub(crate) struct StoreReader {
     session_ids: ReadOnlyTable<&'static str, (u64, u32)>,
     marks: ReadOnlyTable<MarkKey, (u64, u32)>,
     pub(super) projections: Option<projection::Table>,
-    stranded: Option<ReadOnlyTable<(u64, u64, u64), &'static [u8]>>,
+    stranded: Option<StrandedTable>,
 }
 
 /// A stored block as `verify` meets it.
