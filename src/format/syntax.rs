@@ -10,6 +10,9 @@ use std::ops::Range;
 
 use memchr::memchr;
 
+use crate::bytes::within;
+use crate::steps;
+
 /// How deep values may be nested. Python's own reader gives up at 1000.
 pub(crate) const DEPTH_MAX: usize = 1024;
 
@@ -152,7 +155,7 @@ impl Walker {
                 let at_end = |inner: &Inner| skip_space(bytes, inner.range.end) == bytes.len();
                 return Walk::Open(inner.filter(at_end));
             };
-            let broken = Walk::Broken {
+            let broken = |text: Range<usize>| Walk::Broken {
                 at,
                 text: if skip_space(bytes, text.end) == at { text.start } else { at },
             };
@@ -207,10 +210,13 @@ impl Walker {
                     let closes_object = byte == b'}';
                     match self.levels.pop_if(|level| level.is_object == closes_object) {
                         Some(level) => {
-                            if self.keys.len() - level.keys > FEW_KEYS {
-                                many.retain(|(start, _)| *start != level.start);
+                            let keys = self.keys.drain(level.keys..);
+                            if keys.len() > FEW_KEYS {
+                                for key in keys {
+                                    steps::count();
+                                    many.remove(&(level.start, within(bytes, key)));
+                                }
                             }
-                            self.keys.truncate(level.keys);
                             let range = level.start..at + 1;
                             if closes_object {
                                 let key = match self.levels.as_slice() {
@@ -221,7 +227,7 @@ impl Walker {
                             }
                             range
                         }
-                        None => return broken,
+                        None => return broken(text),
                     }
                 }
                 (Expect::Value | Expect::FirstValue, _) => match scalar_end(bytes, at) {
@@ -235,9 +241,9 @@ impl Walker {
                     None if cut_scalar(bytes.get(at..).unwrap_or_default()) => {
                         return Walk::Open(None);
                     }
-                    None => return broken,
+                    None => return broken(text),
                 },
-                _ => return broken,
+                _ => return broken(text),
             };
             at = value.end;
             expect = Expect::CommaOrEnd;
@@ -281,7 +287,10 @@ impl Walker {
 
 fn skip_space(bytes: &[u8], at: usize) -> usize {
     let rest = bytes.get(at..).unwrap_or_default();
-    let space = rest.iter().position(|b| !matches!(b, b' ' | b'\t' | b'\n' | b'\r'));
+    let space = rest.iter().position(|b| {
+        steps::count();
+        !matches!(b, b' ' | b'\t' | b'\n' | b'\r')
+    });
     at + space.unwrap_or(rest.len())
 }
 
@@ -497,6 +506,37 @@ mod tests {
         let around = "\u{1c}\u{1f} \u{a0}\u{2003}\u{2028}\u{3000}";
         assert_eq!(trim(format!("{around}x y{around}").as_bytes()), b"x y");
         assert_eq!(trim("\u{feff}x".as_bytes()), "\u{feff}x".as_bytes());
+    }
+
+    #[test]
+    fn a_walk_takes_as_many_steps_as_there_are_bytes() {
+        let keys = |n: usize| {
+            let keys: Vec<String> = (0..n).map(|n| format!("\"k{n}\":0")).collect();
+            keys.join(",")
+        };
+        let few = format!("{{{}}}", keys(FEW_KEYS + 2));
+        let objects = |n: usize| vec![&*few; n].join(",");
+        let makes: [&dyn Fn(usize) -> String; 6] = [
+            // White space, and then no string that it stands before.
+            &|n| format!("{}[{}1]", " ".repeat(n), "1,".repeat(n)),
+            &|n| format!("[\"\"{}{}]", " ".repeat(n), ",1".repeat(n)),
+            &|n| format!("[{}1]", "1 , ".repeat(n)),
+            // Objects of many keys in an object of many keys, and beside it.
+            &|n| format!("{{{},\"a\":[{}]}}", keys(n), objects(n)),
+            &|n| format!("[{{{}}},{}]", keys(n), objects(n)),
+            &|n| format!("{{{}}}", keys(n)),
+        ];
+        for (at, make) in makes.into_iter().enumerate() {
+            let steps = |n: usize| {
+                let text = make(n);
+                let (end, steps) = crate::steps::of(|| walk(&text));
+                assert_eq!(end, Walk::Whole(text.len()));
+                steps
+            };
+            let (once, twice) = (steps(400), steps(800));
+            assert!(twice * 10 <= once * 22, "{at}: {once} steps for n, {twice} for 2n");
+            assert!(once > 0, "{at}: no steps are counted");
+        }
     }
 
     fn pieces() -> impl Strategy<Value = String> {
