@@ -94,7 +94,7 @@ impl<'l> Path<'_, 'l> {
 
     /// The member's own key, as it stands there.
     pub(crate) fn last_key(&self) -> String {
-        let key = self.levels.last().and_then(|level| self.bytes.get(level.key.clone()));
+        let key = self.levels.last().map(|level| within(self.bytes, level.key.clone()));
         String::from_utf8_lossy(key.unwrap_or_default()).into_owned()
     }
 
@@ -102,7 +102,7 @@ impl<'l> Path<'_, 'l> {
     pub(crate) fn is(&self, keys: &[&str]) -> bool {
         self.levels.len() == keys.len()
             && self.levels.iter().zip(keys).rev().all(|(level, key)| {
-                level.is_object && self.bytes.get(level.key.clone()) == Some(key.as_bytes())
+                level.is_object && within(self.bytes, level.key.clone()) == key.as_bytes()
             })
     }
 }
@@ -238,7 +238,7 @@ impl Walker {
                         at..end
                     }
                     // What is there may be the beginning of a literal or a number.
-                    None if cut_scalar(bytes.get(at..).unwrap_or_default()) => {
+                    None if cut_scalar(within(bytes, at..)) => {
                         return Walk::Open(None);
                     }
                     None => return broken(text),
@@ -266,8 +266,8 @@ impl Walker {
     ) {
         let Some(level) = self.levels.last_mut() else { return };
         level.key = key.clone();
-        let (start, before) = (level.start, self.keys.get(level.keys..).unwrap_or_default());
-        let name = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
+        let (start, before) = (level.start, within(&*self.keys, level.keys..));
+        let name = |range: &Range<usize>| within(bytes, range.clone());
         let found = name(&key);
         let twice = match before.len() {
             // Nobody writes such an object by hand, and its keys are not worth the memory.
@@ -286,7 +286,7 @@ impl Walker {
 }
 
 fn skip_space(bytes: &[u8], at: usize) -> usize {
-    let rest = bytes.get(at..).unwrap_or_default();
+    let rest = within(bytes, at..);
     let space = rest.iter().position(|b| {
         steps::count();
         !matches!(b, b' ' | b'\t' | b'\n' | b'\r')
@@ -318,8 +318,7 @@ fn string_end(bytes: &[u8], start: usize, notes: &mut Notes) -> StringEnd {
                 None
             }
             Some(b'u') => {
-                let digits = bytes.get(escape + 2..).unwrap_or_default();
-                let digits = digits.get(..4).unwrap_or(digits);
+                let digits = within(bytes, escape + 2..bytes.len().min(escape + 6));
                 if !digits.iter().all(u8::is_ascii_hexdigit) {
                     return StringEnd::Broken(escape);
                 }
@@ -346,7 +345,7 @@ fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;
     let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+    while let Some(chunk) = within(bytes, at..).first_chunk::<8>() {
         let word = u64::from_le_bytes(*chunk);
         let special = has_zero(word ^ (ONES * u64::from(b'"')))
             | has_zero(word ^ (ONES * u64::from(b'\\')))
@@ -357,7 +356,7 @@ fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
         }
         at += 8;
     }
-    let rest = bytes.get(at..).unwrap_or_default();
+    let rest = within(bytes, at..);
     let special = rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..0x20));
     at + special.unwrap_or(rest.len())
 }
@@ -367,12 +366,12 @@ const LITERALS: [&[u8]; 6] = [b"true", b"false", b"null", b"NaN", b"Infinity", b
 /// Where the number or literal that begins at `start` ends; `None` when there is none, or when the
 /// bytes end in the middle of it.
 fn scalar_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let rest = bytes.get(start..)?;
+    let rest = within(bytes, start..);
     if let Some(literal) = LITERALS.iter().find(|literal| rest.starts_with(literal)) {
         return Some(start + literal.len());
     }
     let digits = |at: usize| {
-        let rest = rest.get(at..).unwrap_or_default();
+        let rest = within(rest, at..);
         let count = rest.iter().take_while(|b| b.is_ascii_digit()).count();
         (count > 0).then_some(at + count)
     };
@@ -435,7 +434,7 @@ pub(crate) fn offset_in(whole: &[u8], part: &[u8]) -> usize {
 
 /// The next `{` at or behind `from`.
 pub(crate) fn next_object(bytes: &[u8], from: usize) -> Option<usize> {
-    memchr(b'{', bytes.get(from..)?).map(|at| from + at)
+    memchr(b'{', within(bytes, from..)).map(|at| from + at)
 }
 
 #[cfg(test)]
