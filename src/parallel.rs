@@ -54,7 +54,7 @@ pub(crate) fn both<A, B: Send>(
         b.map(|b| b())
     };
     std::thread::scope(|scope| {
-        let thread = spawn(scope, &run_b);
+        let thread = spawn(scope, run_b);
         let a = a();
         let b = match thread {
             Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
