@@ -9,6 +9,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::bytes::within;
+
 /// The number of an event in its session; the first one is 0, and there are no gaps.
 pub type Seq = u64;
 
@@ -259,7 +261,7 @@ impl SharedBytes {
     }
 
     pub(crate) fn as_slice(&self) -> &[u8] {
-        self.buffer.get(self.range.clone()).unwrap_or_default()
+        within(&**self.buffer, self.range.clone())
     }
 }
 

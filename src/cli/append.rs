@@ -106,9 +106,10 @@ impl Appender {
             return Ok(());
         };
         let (whole, rest) = bytes.split_at(end);
+        let (_line_end, rest) = rest.split_at(1);
         let mut lines = std::mem::take(&mut self.rest);
         lines.extend_from_slice(whole);
-        self.rest.extend_from_slice(rest.get(1..).unwrap_or_default());
+        self.rest.extend_from_slice(rest);
         self.append(&lines, output)
     }
 

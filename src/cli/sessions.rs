@@ -144,7 +144,7 @@ fn shorten(prompt: &str) -> String {
     const CHARS: usize = 40;
     let line = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(CHARS) {
-        Some((at, _)) => format!("{}…", line.get(..at).unwrap_or_default()),
+        Some((at, _)) => format!("{}…", line.split_at(at).0),
         None => line,
     }
 }

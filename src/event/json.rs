@@ -5,6 +5,7 @@
 //! reader of JSON would take them.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 
 use serde::{Serialize, Serializer};
@@ -16,6 +17,7 @@ use crate::format::{
     Notes, json_each_member, json_each_member_and, json_elements, json_member, json_members,
     json_scalar_text, json_text,
 };
+use crate::steps;
 
 /// A JSON value as text.
 ///
@@ -82,13 +84,13 @@ impl Json {
     /// The members of an object, in order; where a key stands twice, the last value in the place of
     /// the first. Nothing of anything else.
     pub fn members(&self) -> Vec<(Text, Json)> {
-        let mut members: Vec<(Text, Json)> = Vec::new();
+        self.put_together().pairs
+    }
+
+    fn put_together(&self) -> Members {
+        let mut members = Members::default();
         for (key, raw) in json_members(&self.0) {
-            let value = self.part(raw);
-            match members.iter_mut().find(|(known, _)| *known == *key) {
-                Some((_, known)) => *known = value,
-                None => members.push((self.0.cow(key), value)),
-            }
+            members.put(self.0.cow(key), self.part(raw));
         }
         members
     }
@@ -205,12 +207,9 @@ impl Json {
             let key = crate::format::write::quoted(key);
             return Json(format!("{}{comma}{key}: {value}}}", rest.trim_ascii_end()).into());
         }
-        let mut members = self.members();
-        match members.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, known)) => *known = value.clone(),
-            None => members.push((key.into(), value.clone())),
-        }
-        Json::from_members(&members)
+        let mut members = self.put_together();
+        members.put(key.into(), value.clone());
+        Json::from_members(&members.pairs)
     }
 
     pub(crate) fn from_members(members: &[(Text, Json)]) -> Json {
@@ -226,6 +225,26 @@ impl Json {
         let mut walker = crate::format::syntax::Walker::default();
         walker.walk(self.0.as_bytes(), 0, &mut |_, _| {});
         walker.notes
+    }
+}
+
+/// Pairs in the order of their first value; a later value takes the place of an earlier one.
+#[derive(Default)]
+pub(crate) struct Members {
+    pub(crate) pairs: Vec<(Text, Json)>,
+    places: HashMap<Text, usize, foldhash::fast::RandomState>,
+}
+
+impl Members {
+    pub(crate) fn put(&mut self, key: Text, value: Json) {
+        steps::count();
+        let place = self.places.get(&key).and_then(|place| self.pairs.get_mut(*place));
+        if let Some((_, known)) = place {
+            *known = value;
+            return;
+        }
+        self.places.insert(key.clone(), self.pairs.len());
+        self.pairs.push((key, value));
     }
 }
 

@@ -10,6 +10,7 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 
 use super::syntax::{Notes, Walk, Walker, trim};
 use super::{Damage, skip};
+use crate::bytes::within;
 
 /// The raw values at `paths`, in their order, and what was noted on the way. A path is the keys
 /// that lead to the value, outermost first. White space around the object is passed over.
@@ -27,7 +28,7 @@ pub(super) fn fields<'l, const N: usize>(
     let walk = walker.walk(text.as_bytes(), 0, &mut |path, value| {
         for (slot, keys) in found.iter_mut().zip(&paths) {
             if path.is(keys) {
-                *slot = text.get(value.clone());
+                *slot = Some(within(text, value.clone()));
             }
         }
     });
@@ -123,8 +124,9 @@ fn with_plain_escapes(inner: &str) -> Option<String> {
     let mut text = String::with_capacity(inner.len());
     let mut rest = inner;
     while let Some(at) = memchr2(b'\\', b'"', rest.as_bytes()) {
-        text.push_str(rest.get(..at)?);
-        let mut escape = rest.get(at..)?.strip_prefix('\\')?.chars();
+        let (plain, escape) = rest.split_at(at);
+        text.push_str(plain);
+        let mut escape = escape.strip_prefix('\\')?.chars();
         text.push(match escape.next()? {
             plain @ ('"' | '\\' | '/') => plain,
             'n' => '\n',
@@ -156,7 +158,7 @@ fn without_surrogates(bytes: &[u8]) -> String {
                 text.push('\u{FFFD}');
                 // A surrogate takes three bytes; anything else cannot come from JSON.
                 let is_surrogate = matches!(after, [0xED, 0xA0..=0xBF, _, ..]);
-                rest = after.get(if is_surrogate { 3 } else { 1 }..).unwrap_or_default();
+                rest = within(after, if is_surrogate { 3 } else { 1 }..);
             }
         }
     }

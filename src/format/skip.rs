@@ -3,12 +3,14 @@
 
 use memchr::memchr2;
 
+use crate::bytes::within;
+
 /// Calls `each` with the key, as it stands between its quotes, and the value of each member of an
 /// object, in order.
 pub(super) fn members<'l>(raw: &'l str, mut each: impl FnMut(&'l str, &'l str)) {
     object(raw, 0, &mut |key, start| {
         let end = value_end(raw.as_bytes(), start);
-        each(key, raw.get(start..end).unwrap_or_default());
+        each(key, within(raw, start..end));
         end
     });
 }
@@ -23,7 +25,7 @@ pub(super) fn members_and<'l>(
     let bytes = raw.as_bytes();
     let mut inside = |key: &'l str, start: usize| {
         let end = value_end(bytes, start);
-        each_inner(key, raw.get(start..end).unwrap_or_default());
+        each_inner(key, within(raw, start..end));
         end
     };
     object(raw, 0, &mut |key, start| {
@@ -31,7 +33,7 @@ pub(super) fn members_and<'l>(
             true => object(raw, start, &mut inside),
             false => value_end(bytes, start),
         };
-        each(key, raw.get(start..end).unwrap_or_default());
+        each(key, within(raw, start..end));
         end
     });
 }
@@ -49,6 +51,7 @@ fn object<'l>(raw: &'l str, at: usize, value: &mut impl FnMut(&'l str, usize) ->
     while bytes.get(at) == Some(&b'"') {
         let key_end = string_end(bytes, at);
         let colon = space_end(bytes, key_end);
+        // A key that the text ends inside of is none.
         let Some(key) = raw.get(at + 1..key_end - 1) else { return at };
         if bytes.get(colon) != Some(&b':') {
             return colon;
@@ -74,7 +77,7 @@ pub(super) fn elements(raw: &str) -> Vec<&str> {
     at = space_end(bytes, at + 1);
     while bytes.get(at).is_some_and(|byte| *byte != b']') {
         let end = value_end(bytes, at);
-        elements.extend(raw.get(at..end));
+        elements.push(within(raw, at..end));
         at = space_end(bytes, end);
         if bytes.get(at) != Some(&b',') {
             break;
@@ -88,8 +91,10 @@ fn space_end(bytes: &[u8], at: usize) -> usize {
     if bytes.get(at).is_some_and(|byte| *byte > b' ') {
         return at;
     }
-    let rest = bytes.get(at..).unwrap_or_default();
-    let space = rest.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r')).count();
+    let space = within(bytes, at..)
+        .iter()
+        .take_while(|b| matches!(b, b' ' | b'\t' | b'\n' | b'\r'))
+        .count();
     at + space
 }
 
@@ -112,7 +117,9 @@ const NEAR_WORDS: usize = 8;
 fn quote_or_escape(bytes: &[u8], at: usize) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = 0x8080_8080_8080_8080;
-    let (near, _) = bytes.get(at..)?.as_chunks::<8>();
+    // Behind an escape that the bytes end inside of there is nothing.
+    let rest = bytes.get(at..)?;
+    let (near, _) = rest.as_chunks::<8>();
     for (n, word) in near.iter().take(NEAR_WORDS).enumerate() {
         let word = u64::from_le_bytes(*word);
         // A byte that is zero sets its highest bit; the lowest that is set is always right.
@@ -122,9 +129,9 @@ fn quote_or_escape(bytes: &[u8], at: usize) -> Option<usize> {
             return Some(at + n * 8 + hits.trailing_zeros() as usize / 8);
         }
     }
-    let from = at + near.len().min(NEAR_WORDS) * 8;
-    let found = memchr2(b'"', b'\\', bytes.get(from..)?)?;
-    Some(from + found)
+    let looked_at = near.len().min(NEAR_WORDS) * 8;
+    let found = memchr2(b'"', b'\\', within(rest, looked_at..))?;
+    Some(at + looked_at + found)
 }
 
 /// Behind the value that begins at `at`.

@@ -10,6 +10,9 @@ use std::ops::Range;
 
 use memchr::memchr;
 
+use crate::bytes::within;
+use crate::steps;
+
 /// How deep values may be nested. Python's own reader gives up at 1000.
 pub(crate) const DEPTH_MAX: usize = 1024;
 
@@ -91,7 +94,7 @@ impl<'l> Path<'_, 'l> {
 
     /// The member's own key, as it stands there.
     pub(crate) fn last_key(&self) -> String {
-        let key = self.levels.last().and_then(|level| self.bytes.get(level.key.clone()));
+        let key = self.levels.last().map(|level| within(self.bytes, level.key.clone()));
         String::from_utf8_lossy(key.unwrap_or_default()).into_owned()
     }
 
@@ -99,7 +102,7 @@ impl<'l> Path<'_, 'l> {
     pub(crate) fn is(&self, keys: &[&str]) -> bool {
         self.levels.len() == keys.len()
             && self.levels.iter().zip(keys).rev().all(|(level, key)| {
-                level.is_object && self.bytes.get(level.key.clone()) == Some(key.as_bytes())
+                level.is_object && within(self.bytes, level.key.clone()) == key.as_bytes()
             })
     }
 }
@@ -152,7 +155,7 @@ impl Walker {
                 let at_end = |inner: &Inner| skip_space(bytes, inner.range.end) == bytes.len();
                 return Walk::Open(inner.filter(at_end));
             };
-            let broken = Walk::Broken {
+            let broken = |text: Range<usize>| Walk::Broken {
                 at,
                 text: if skip_space(bytes, text.end) == at { text.start } else { at },
             };
@@ -207,10 +210,13 @@ impl Walker {
                     let closes_object = byte == b'}';
                     match self.levels.pop_if(|level| level.is_object == closes_object) {
                         Some(level) => {
-                            if self.keys.len() - level.keys > FEW_KEYS {
-                                many.retain(|(start, _)| *start != level.start);
+                            let keys = self.keys.drain(level.keys..);
+                            if keys.len() > FEW_KEYS {
+                                for key in keys {
+                                    steps::count();
+                                    many.remove(&(level.start, within(bytes, key)));
+                                }
                             }
-                            self.keys.truncate(level.keys);
                             let range = level.start..at + 1;
                             if closes_object {
                                 let key = match self.levels.as_slice() {
@@ -221,7 +227,7 @@ impl Walker {
                             }
                             range
                         }
-                        None => return broken,
+                        None => return broken(text),
                     }
                 }
                 (Expect::Value | Expect::FirstValue, _) => match scalar_end(bytes, at) {
@@ -232,12 +238,12 @@ impl Walker {
                         at..end
                     }
                     // What is there may be the beginning of a literal or a number.
-                    None if cut_scalar(bytes.get(at..).unwrap_or_default()) => {
+                    None if cut_scalar(within(bytes, at..)) => {
                         return Walk::Open(None);
                     }
-                    None => return broken,
+                    None => return broken(text),
                 },
-                _ => return broken,
+                _ => return broken(text),
             };
             at = value.end;
             expect = Expect::CommaOrEnd;
@@ -260,8 +266,8 @@ impl Walker {
     ) {
         let Some(level) = self.levels.last_mut() else { return };
         level.key = key.clone();
-        let (start, before) = (level.start, self.keys.get(level.keys..).unwrap_or_default());
-        let name = |range: &Range<usize>| bytes.get(range.clone()).unwrap_or_default();
+        let (start, before) = (level.start, within(&*self.keys, level.keys..));
+        let name = |range: &Range<usize>| within(bytes, range.clone());
         let found = name(&key);
         let twice = match before.len() {
             // Nobody writes such an object by hand, and its keys are not worth the memory.
@@ -280,8 +286,11 @@ impl Walker {
 }
 
 fn skip_space(bytes: &[u8], at: usize) -> usize {
-    let rest = bytes.get(at..).unwrap_or_default();
-    let space = rest.iter().position(|b| !matches!(b, b' ' | b'\t' | b'\n' | b'\r'));
+    let rest = within(bytes, at..);
+    let space = rest.iter().position(|b| {
+        steps::count();
+        !matches!(b, b' ' | b'\t' | b'\n' | b'\r')
+    });
     at + space.unwrap_or(rest.len())
 }
 
@@ -309,8 +318,7 @@ fn string_end(bytes: &[u8], start: usize, notes: &mut Notes) -> StringEnd {
                 None
             }
             Some(b'u') => {
-                let digits = bytes.get(escape + 2..).unwrap_or_default();
-                let digits = digits.get(..4).unwrap_or(digits);
+                let digits = within(bytes, escape + 2..bytes.len().min(escape + 6));
                 if !digits.iter().all(u8::is_ascii_hexdigit) {
                     return StringEnd::Broken(escape);
                 }
@@ -337,7 +345,7 @@ fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;
     let has_zero = |word: u64| word.wrapping_sub(ONES) & !word & HIGHS;
-    while let Some(chunk) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+    while let Some(chunk) = within(bytes, at..).first_chunk::<8>() {
         let word = u64::from_le_bytes(*chunk);
         let special = has_zero(word ^ (ONES * u64::from(b'"')))
             | has_zero(word ^ (ONES * u64::from(b'\\')))
@@ -348,7 +356,7 @@ fn skip_plain(bytes: &[u8], mut at: usize) -> usize {
         }
         at += 8;
     }
-    let rest = bytes.get(at..).unwrap_or_default();
+    let rest = within(bytes, at..);
     let special = rest.iter().position(|b| matches!(b, b'"' | b'\\' | 0..0x20));
     at + special.unwrap_or(rest.len())
 }
@@ -358,12 +366,12 @@ const LITERALS: [&[u8]; 6] = [b"true", b"false", b"null", b"NaN", b"Infinity", b
 /// Where the number or literal that begins at `start` ends; `None` when there is none, or when the
 /// bytes end in the middle of it.
 fn scalar_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let rest = bytes.get(start..)?;
+    let rest = within(bytes, start..);
     if let Some(literal) = LITERALS.iter().find(|literal| rest.starts_with(literal)) {
         return Some(start + literal.len());
     }
     let digits = |at: usize| {
-        let rest = rest.get(at..).unwrap_or_default();
+        let rest = within(rest, at..);
         let count = rest.iter().take_while(|b| b.is_ascii_digit()).count();
         (count > 0).then_some(at + count)
     };
@@ -426,7 +434,7 @@ pub(crate) fn offset_in(whole: &[u8], part: &[u8]) -> usize {
 
 /// The next `{` at or behind `from`.
 pub(crate) fn next_object(bytes: &[u8], from: usize) -> Option<usize> {
-    memchr(b'{', bytes.get(from..)?).map(|at| from + at)
+    memchr(b'{', within(bytes, from..)).map(|at| from + at)
 }
 
 #[cfg(test)]
@@ -497,6 +505,37 @@ mod tests {
         let around = "\u{1c}\u{1f} \u{a0}\u{2003}\u{2028}\u{3000}";
         assert_eq!(trim(format!("{around}x y{around}").as_bytes()), b"x y");
         assert_eq!(trim("\u{feff}x".as_bytes()), "\u{feff}x".as_bytes());
+    }
+
+    #[test]
+    fn a_walk_takes_as_many_steps_as_there_are_bytes() {
+        let keys = |n: usize| {
+            let keys: Vec<String> = (0..n).map(|n| format!("\"k{n}\":0")).collect();
+            keys.join(",")
+        };
+        let few = format!("{{{}}}", keys(FEW_KEYS + 2));
+        let objects = |n: usize| vec![&*few; n].join(",");
+        let makes: [&dyn Fn(usize) -> String; 6] = [
+            // White space, and then no string that it stands before.
+            &|n| format!("{}[{}1]", " ".repeat(n), "1,".repeat(n)),
+            &|n| format!("[\"\"{}{}]", " ".repeat(n), ",1".repeat(n)),
+            &|n| format!("[{}1]", "1 , ".repeat(n)),
+            // Objects of many keys in an object of many keys, and beside it.
+            &|n| format!("{{{},\"a\":[{}]}}", keys(n), objects(n)),
+            &|n| format!("[{{{}}},{}]", keys(n), objects(n)),
+            &|n| format!("{{{}}}", keys(n)),
+        ];
+        for (at, make) in makes.into_iter().enumerate() {
+            let steps = |n: usize| {
+                let text = make(n);
+                let (end, steps) = crate::steps::of(|| walk(&text));
+                assert_eq!(end, Walk::Whole(text.len()));
+                steps
+            };
+            let (once, twice) = (steps(400), steps(800));
+            assert!(twice * 10 <= once * 22, "{at}: {once} steps for n, {twice} for 2n");
+            assert!(once > 0, "{at}: no steps are counted");
+        }
     }
 
     fn pieces() -> impl Strategy<Value = String> {

@@ -91,7 +91,8 @@ impl Format for Transcript {
         let Ok(([payload], _)) = json::fields(line, [&["payload"]]) else {
             return facts.into_vec();
         };
-        let payload = payload.unwrap_or("{}");
+        // Without one the line says what it says as a whole.
+        let (raw, payload) = (payload, payload.unwrap_or("{}"));
         match record.kind {
             Kind::Message => message_facts(payload, record.role.unwrap_or_default(), &mut facts),
             Kind::ToolLifecycle => {
@@ -99,20 +100,20 @@ impl Format for Transcript {
                     texts(payload, ["tool_name", "tool_call_id", "status"]);
                 let (tool, call_id) = (tool.unwrap_or_default(), call_id.unwrap_or_default());
                 let status = status.unwrap_or_default();
-                facts.add(Some(payload), Content::Lifecycle { call_id, tool, status, payload });
+                facts.add(raw, Content::Lifecycle { call_id, tool, status, payload });
             }
             Kind::StateTransition => {
                 let [to, reason] =
                     texts(payload, ["to_state", "reason"]).map(Option::unwrap_or_default);
-                facts.add(Some(payload), Content::Transition { to, reason });
+                facts.add(raw, Content::Transition { to, reason });
             }
             Kind::Checkpoint => {
                 let [id] = texts(payload, ["checkpoint_id"]);
-                facts.add(Some(payload), Content::Checkpoint { id, payload });
+                facts.add(raw, Content::Checkpoint { id, payload });
             }
             Kind::Terminal => {
                 let [reason] = texts(payload, ["reason"]).map(Option::unwrap_or_default);
-                facts.add(Some(payload), Content::Terminal { reason });
+                facts.add(raw, Content::Terminal { reason });
             }
             _ => {}
         }
@@ -218,6 +219,16 @@ mod tests {
         for step in ["null", "\"x\"", "\"\"", "1e999", "[]", "{}"] {
             let line = line("1", step, "message", "{}");
             assert_eq!(Transcript.classify(line.as_bytes()), Err(Damage::SchemaMismatch));
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_fact_without_a_payload_are_the_whole_line() {
+        for kind in ["tool_lifecycle", "state_transition", "checkpoint", "terminal"] {
+            let line = line("\"s\"", "0", kind, "{}").replace(", \"payload\": {}", "");
+            let facts = Transcript.facts(line.as_bytes());
+            assert_eq!(facts.len(), 1, "{kind}");
+            assert_eq!(facts[0].bytes, 0..line.len(), "{kind}");
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::bytes::within;
 use crate::entry::{Kind, StoredEntry};
 use crate::format::syntax::{Walker, trim};
 use crate::format::write::{Object, Spacing};
@@ -181,7 +182,7 @@ impl<'s> Converter<'s> {
                 }
                 Content::Reasoning(text) => thought = Some(text.into_owned()),
                 Content::Call { id, name, arguments } => {
-                    let raw = line.get(fact.bytes.clone()).unwrap_or_default();
+                    let raw = within(line, fact.bytes.clone());
                     self.count_call_keys(raw);
                     let call = Object::new(Spacing::Compact).text("id", &id).text("name", &name);
                     calls.push(call.raw("arguments", arguments.unwrap_or("{}")).finish());
@@ -257,7 +258,7 @@ impl<'s> Converter<'s> {
         let mut calls = Vec::new();
         let mut metadata = Object::new(Spacing::Spaced);
         for fact in Recursive.facts(line) {
-            let raw = line.get(fact.bytes.clone()).and_then(|raw| std::str::from_utf8(raw).ok());
+            let raw = std::str::from_utf8(within(line, fact.bytes.clone())).ok();
             match fact.content {
                 Content::Text { role, text } => {
                     said = Some((role.name().to_owned(), text.into_owned()));

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::bytes::within;
 use crate::entry::{Kind, StoredEntry, Terminator};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::recursive::{Derived, Meta, place};
@@ -278,7 +279,7 @@ impl DerivedLines {
             let (line, after) = bytes.split_at(end);
             self.rest.extend_from_slice(line);
             self.end_line();
-            bytes = after.get(1..).unwrap_or_default();
+            bytes = within(after, 1..);
         }
         self.rest.extend_from_slice(bytes);
     }
@@ -316,7 +317,7 @@ struct Tee<'t> {
 impl Write for Tee<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let n = self.out.write(bytes)?;
-        self.derived.add(bytes.get(..n).unwrap_or_default());
+        self.derived.add(within(bytes, ..n));
         Ok(n)
     }
 

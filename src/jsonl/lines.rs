@@ -4,6 +4,7 @@
 
 use std::io::{self, Read};
 
+use crate::bytes::within;
 use crate::entry::Terminator;
 
 /// The longest line where there is no log whose limit holds.
@@ -97,16 +98,16 @@ impl<R: Read> Lines<R> {
     pub(super) fn next_line(&mut self) -> io::Result<Option<Line<'_>>> {
         let mut searched = 0;
         let mut len = loop {
-            let unread = self.buffer.get(self.start..self.end).unwrap_or_default();
+            let unread = within(&*self.buffer, self.start..self.end);
             if self.offset == 0 && self.number == 0 && unread.starts_with(BOM) {
                 return Ok(Some(self.take(BOM.len())));
             }
             // Inside a line over the limit only the next part matters.
             let unread = match self.oversize {
-                true => unread.get(..self.part).unwrap_or(unread),
+                true => within(unread, ..unread.len().min(self.part)),
                 false => unread,
             };
-            let rest = unread.get(searched..).unwrap_or_default();
+            let rest = within(unread, searched..);
             if let Some(at) = memchr::memchr(b'\n', rest) {
                 break searched + at + 1;
             }
@@ -122,7 +123,7 @@ impl<R: Read> Lines<R> {
             }
             self.fill()?;
         };
-        let raw = self.buffer.get(self.start..self.start + len).unwrap_or_default();
+        let raw = within(&*self.buffer, self.start..self.start + len);
         self.oversize |= without_end(raw).0.len() > self.limit;
         if self.oversize {
             len = len.min(self.part);
@@ -132,7 +133,7 @@ impl<R: Read> Lines<R> {
 
     /// Takes `len` bytes off the buffer.
     fn take(&mut self, len: usize) -> Line<'_> {
-        let raw = self.buffer.get(self.start..self.start + len).unwrap_or_default();
+        let raw = within(&*self.buffer, self.start..self.start + len);
         let (offset, number) = (self.offset, self.number + 1);
         self.start += len;
         self.offset += len as u64;
@@ -154,7 +155,7 @@ impl<R: Read> Lines<R> {
         if self.end == self.buffer.len() {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
-        let room = self.buffer.get_mut(self.end..).unwrap_or_default();
+        let (_, room) = self.buffer.split_at_mut(self.end);
         let n = loop {
             match self.reader.read(room) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}

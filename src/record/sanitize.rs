@@ -10,11 +10,13 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::bytes::within;
 use crate::event::Json;
 use crate::format::json_text;
 use crate::format::skip::string_end;
 use crate::format::syntax::Walker;
 use crate::format::write::quoted;
+use crate::steps;
 
 /// Keys whose values are secret; compared without case, `-` and `_`.
 const KEYS: [&str; 21] = [
@@ -100,15 +102,24 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 /// assert_eq!(sanitize(&value).as_str(), r#"{"path": "/home/***/x", "api_key": "***"}"#);
 /// ```
 pub fn sanitize(value: &Json) -> Json {
+    without_secrets(value, NESTED_MAX)
+}
+
+/// JSON in a string is looked into, and JSON in a string of that, so often. What is inside of more strings is
+/// masked: each costs another look at it, and where it is written again its escapes are twice as long.
+const NESTED_MAX: usize = 8;
+
+/// `nested` is how often JSON in a string may still be looked into.
+fn without_secrets(value: &Json, nested: usize) -> Json {
     let text = value.as_str();
     let mut out = String::with_capacity(text.len());
     let mut at = 0;
     for secret in secrets(text) {
-        mask_strings(text.get(at..secret.start).unwrap_or_default(), &mut out);
+        mask_strings(within(text, at..secret.start), nested, &mut out);
         out.push_str("\"***\"");
         at = secret.end;
     }
-    mask_strings(text.get(at..).unwrap_or_default(), &mut out);
+    mask_strings(within(text, at..), nested, &mut out);
     Json::raw(out)
 }
 
@@ -119,8 +130,7 @@ fn secrets(text: &str) -> Vec<Range<usize>> {
         let raw = format!("\"{}\"", path.last_key());
         let key = json_text(&raw).unwrap_or_default().to_lowercase();
         let key: String = key.chars().filter(|c| c.is_alphanumeric()).collect();
-        let plain =
-            text.get(value.clone()).is_some_and(|value| !value.starts_with(['"', '{', '[']));
+        let plain = !within(text, value.clone()).starts_with(['"', '{', '[']);
         let ends = || KEY_ENDS.iter().any(|end| key.ends_with(end)) && !HARMLESS.contains(&&*key);
         if KEYS.contains(&&*key) || (!plain && ends()) {
             // Inner members come first.
@@ -134,21 +144,25 @@ fn secrets(text: &str) -> Vec<Range<usize>> {
 }
 
 /// JSON with every string in it masked.
-fn mask_strings(json: &str, out: &mut String) {
+fn mask_strings(json: &str, nested: usize, out: &mut String) {
     let mut rest = json;
     while let Some(start) = rest.find('"') {
         let (before, string) = rest.split_at(start);
         let end = string_end(string.as_bytes(), 0);
         let (string, after) = string.split_at(end);
+        steps::count();
         out.push_str(before);
         let text = json_text(string).unwrap_or_default();
         // JSON in a string is looked into as well.
         let starts = text.trim_start().starts_with(['{', '[']);
         let inner = starts.then(|| Json::parse(&text)).flatten();
-        let inner = inner.map(|inner| (sanitize(&inner), inner));
-        let mut masked = inner
-            .filter(|(clean, inner)| clean != inner)
-            .map(|(clean, _)| clean.as_str().to_owned());
+        let mut masked = inner.and_then(|inner| match nested.checked_sub(1) {
+            Some(nested) => {
+                let clean = without_secrets(&inner, nested);
+                (clean != inner).then(|| clean.as_str().to_owned())
+            }
+            None => Some("***".to_owned()),
+        });
         for (pattern, with) in PATTERNS.iter() {
             let current: &str = masked.as_deref().unwrap_or(&text);
             if let std::borrow::Cow::Owned(changed) = pattern.replace_all(current, *with) {
@@ -226,6 +240,29 @@ mod tests {
         ] {
             assert_eq!(sanitized(text), expected);
         }
+    }
+
+    #[test]
+    fn json_in_strings_is_looked_into_so_often_and_no_more() {
+        let nested = |n: usize| {
+            let quote = |level: usize| match level {
+                0 => "\"".to_owned(),
+                level => format!("\\u{}0022", "005cu".repeat(level - 1)),
+            };
+            let open: String = (0..n).map(|level| format!("[{}", quote(level))).collect();
+            let close: String = (0..n).rev().map(|level| format!("{}]", quote(level))).collect();
+            Json::parse(&format!("{open}sk-aaaaaaaaaaaaaaaaaaaa{close}")).unwrap()
+        };
+        let steps = |n: usize| {
+            let json = nested(n);
+            let (clean, steps) = crate::steps::of(|| sanitize(&json));
+            let clean = clean.as_str();
+            assert!(clean.contains("***") && !clean.contains("aaaa"));
+            assert!(clean.len() < 4 * json.as_str().len());
+            steps
+        };
+        let (few, many) = (steps(NESTED_MAX), steps(NESTED_MAX + 2));
+        assert!(few < many && many == steps(150), "{few} {many}");
     }
 
     #[test]

@@ -6,9 +6,12 @@
 //! something about approval, confirmation or permission that is pending, awaited, requested or
 //! required. A word like `approved` says that it is over.
 
-use crate::event::{Event, Json};
+use crate::entry::Seq;
+use crate::event::{Event, Json, Text};
 use crate::format::json_each_member;
+use crate::steps;
 
+use super::Map;
 use super::lifecycle::{Lifecycle, Stage};
 
 /// What is waited for.
@@ -64,21 +67,51 @@ pub(super) fn waits(call: &Json) -> bool {
     waits
 }
 
-/// A loop that begins or ends to wait for approval does so for the calls that have been asked for: the one
-/// that it names, else all that are not begun.
-pub(super) fn transition(event: &Event, calls: &mut [Lifecycle]) {
-    let states = event.payload.find(["to_state", "reason"]);
-    let says = |what: fn(&str) -> bool| states.into_iter().flatten().any(what);
-    let (from, to) = match (says(says_so), says(is_over)) {
-        (true, _) => (Stage::Requested, Stage::Waiting),
-        (_, true) => (Stage::Waiting, Stage::Requested),
-        _ => return,
-    };
-    let details = event.payload.get("details");
-    let named = details.map(|details| details.id_of("tool_call_id")).unwrap_or_default();
-    for call in calls.iter_mut().filter(|call| call.stage == from) {
-        if call.run == event.run && (named.is_empty() || call.call_id == named) {
-            call.stage = to;
+/// What loops have said of the calls that wait: one that begins or ends to wait for approval does so
+/// for the calls that have been asked for and not begun; the one that it names, else all of its run.
+///
+/// What was said last of a call counts, and is looked up when the call is looked at: a loop that says
+/// something of all calls, again and again, costs no more than one of a single call.
+#[derive(Default)]
+pub(super) struct Approvals<'e>(Map<&'e str, InRun>);
+
+/// What was said in a run.
+#[derive(Default)]
+struct InRun {
+    of_all: Option<(Seq, Stage)>,
+    by_id: Map<Text, (Seq, Stage)>,
+}
+
+impl<'e> Approvals<'e> {
+    /// Takes a transition in.
+    pub(super) fn transition(&mut self, event: &'e Event) {
+        let states = event.payload.find(["to_state", "reason"]);
+        let says = |what: fn(&str) -> bool| states.into_iter().flatten().any(what);
+        let stage = match (says(says_so), says(is_over)) {
+            (true, _) => Stage::Waiting,
+            (_, true) => Stage::Requested,
+            _ => return,
+        };
+        let details = event.payload.get("details");
+        let named = details.map(|details| details.id_of("tool_call_id")).unwrap_or_default();
+        let said = self.0.entry(&event.run).or_default();
+        let latest = (event.seq, stage);
+        match named.is_empty() {
+            true => said.of_all = Some(latest),
+            false => _ = said.by_id.insert(named, latest),
+        }
+    }
+
+    /// Brings the stage of a call up to what was said since its last fact.
+    pub(super) fn settle(&self, call: &mut Lifecycle) {
+        steps::count();
+        if !matches!(call.stage, Stage::Requested | Stage::Waiting) {
+            return;
+        }
+        let Some(said) = self.0.get(&*call.run) else { return };
+        let last = said.of_all.max(said.by_id.get(&call.call_id).copied());
+        if let Some((_, stage)) = last.filter(|(seq, _)| *seq > call.seqs.1) {
+            call.stage = stage;
         }
     }
 }

@@ -10,7 +10,8 @@
 use crate::entry::{Kind, Seq};
 use crate::event::{Event, Json, Reading, Text, ToolFact};
 
-use super::{Map, approval};
+use super::approval::Approvals;
+use super::{Map, Set, approval};
 
 /// How far a call got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,13 +77,14 @@ pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
     // The latest call of a run and an id.
     let mut latest: Map<(&str, &str), usize> = Map::default();
     let mut seen = Seen::default();
+    let mut approvals = Approvals::default();
     let mut turn = 0;
     for event in events {
         match event.kind {
             Kind::ToolLifecycle => {}
             _ if reading == Reading::Original => continue,
             Kind::StateTransition => {
-                approval::transition(event, &mut calls);
+                approvals.transition(event);
                 continue;
             }
             Kind::Message => {
@@ -106,13 +108,17 @@ pub(super) fn lifecycles(events: &[Event], reading: Reading) -> Vec<Lifecycle> {
         let key = (&*event.run, &**call_id);
         let known = latest.get(&key).copied().and_then(|index| calls.get_mut(index));
         match known.filter(|call| reading == Reading::Original || call.takes(stage)) {
-            Some(call) => call.add(event, stage, reading, turn),
+            Some(call) => {
+                approvals.settle(call);
+                call.add(event, stage, reading, turn);
+            }
             None => {
                 latest.insert(key, calls.len());
                 calls.push(Lifecycle::begin(event, stage, turn));
             }
         }
     }
+    calls.iter_mut().for_each(|call| approvals.settle(call));
     calls
 }
 
@@ -187,7 +193,8 @@ impl Lifecycle {
 #[derive(Default)]
 pub(super) struct Seen<'e> {
     first: Map<&'e str, &'e Event>,
-    others: Map<&'e str, Vec<&'e Event>>,
+    /// Those whose id was there before.
+    others: Set<&'e Event>,
 }
 
 impl<'e> Seen<'e> {
@@ -200,10 +207,8 @@ impl<'e> Seen<'e> {
         if first.seq == event.seq {
             return false;
         }
-        let others = self.others.entry(&event.id).or_default();
-        let known = first == event || others.contains(&event);
-        others.push(event);
-        known
+        let is_new = self.others.insert(event);
+        first == event || !is_new
     }
 
     pub(super) fn has(&self, id: &str) -> bool {

@@ -20,6 +20,9 @@ mod start;
 mod state;
 mod view;
 
+#[cfg(test)]
+mod growth;
+
 use crate::entry::Seq;
 use crate::error::{Error, ErrorKind, Result};
 use crate::event::{Event, Text};
@@ -44,6 +47,8 @@ pub use view::{View, ViewCall, ViewEntry};
 
 /// By ids, of which a session may have very many.
 type Map<K, V> = std::collections::HashMap<K, V, foldhash::fast::RandomState>;
+/// See [`Map`].
+type Set<T> = std::collections::HashSet<T, foldhash::fast::RandomState>;
 
 /// How to resume.
 #[non_exhaustive]
@@ -186,7 +191,7 @@ pub fn view(snapshot: &Snapshot, id: &str) -> Result<View> {
         // The index counts messages that do not count any more.
         return Ok(resume(snapshot, id, &ResumeOptions::default())?.view);
     }
-    let start = Start::find(&mut Indexed { snapshot, session: &session, format })?;
+    let start = Start::find(&mut Indexed::new(snapshot, &session, format))?;
     let from = start.from;
     let events = read(snapshot, &session, format, from)?;
     let calls = lifecycles(&events, Reading::Default);

@@ -9,39 +9,41 @@
 use std::collections::VecDeque;
 
 use crate::entry::Seq;
-use crate::event::{Call, Event, Text};
+use crate::event::{Event, Text};
 use crate::finding::{Code, Finding};
+use crate::steps;
 
-use super::lifecycle::{Attached, Stage};
+use super::lifecycle::{Attached, Lifecycle, Stage};
 use super::view::ViewCall;
-use super::{Map, approval};
+use super::{Map, Set, approval};
 
 /// A message with calls, and the answers found for them.
-pub(super) struct Asking<'e> {
+pub(super) struct Asking<'e, 'a> {
     pub(super) event: &'e Event,
-    pub(super) calls: Vec<Asked<'e>>,
+    pub(super) calls: Vec<Asked<'e, 'a>>,
+    /// The last of its calls that has an answer.
+    last_answered: Option<usize>,
 }
 
 /// A call of a message.
-pub(super) struct Asked<'e> {
+pub(super) struct Asked<'e, 'a> {
     pub(super) call: ViewCall,
-    /// The id as it was recorded.
-    pub(super) id: Text,
+    /// What its lifecycle facts say.
+    pub(super) known: Option<&'a Lifecycle>,
     /// The call itself says that it waits for approval.
     pub(super) waits: bool,
     pub(super) answer: Option<&'e Event>,
 }
 
-/// Where a call is, and when it was made.
+/// Where a call is.
 #[derive(Clone, Copy)]
-struct Place<'e> {
+struct Place {
     message: usize,
     call: usize,
-    when: When<'e>,
 }
 
 /// What has come before: how many turns of the user, and which run it is.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct When<'e> {
     turn: u64,
     run: &'e str,
@@ -52,27 +54,89 @@ struct When<'e> {
 struct Uses<'e> {
     made: u64,
     answered: u64,
-    /// Calls without an answer, oldest first.
-    open: Vec<Place<'e>>,
+    /// The messages with calls of it that had no answer before them, oldest first.
+    messages: Vec<Open>,
     /// When the last call was made.
     last: Option<When<'e>>,
+    /// Which of `messages` is the newest of that time, of those that may have an open call.
+    newest: Option<usize>,
+    /// The same for other times.
+    newest_at: Map<When<'e>, Option<usize>>,
 }
 
-/// An answer whose call has not come.
-struct Early<'e> {
-    event: &'e Event,
-    when: When<'e>,
+/// Calls of an id in one message that have no answer, in order.
+struct Open {
+    message: usize,
+    /// Those that have ended by what their lifecycles say.
+    ended: VecDeque<usize>,
+    others: VecDeque<usize>,
+    /// Which message of the same time is the next older one.
+    older: Option<usize>,
 }
+
+impl<'e> Uses<'e> {
+    /// A call has been made.
+    fn make(&mut self, when: When<'e>) {
+        self.made += 1;
+        if self.last == Some(when) {
+            return;
+        }
+        let newest = self.newest_at.remove(&when).flatten();
+        let before = std::mem::replace(&mut self.newest, newest);
+        if let Some(last) = self.last.replace(when) {
+            self.newest_at.insert(last, before);
+        }
+    }
+
+    /// The call that was made last has no answer yet.
+    fn open(&mut self, place: Place, has_ended: bool) {
+        if self.messages.last().is_none_or(|open| open.message != place.message) {
+            let (ended, others) = Default::default();
+            let older = self.newest.replace(self.messages.len());
+            self.messages.push(Open { message: place.message, ended, others, older });
+        }
+        if let Some(open) = self.messages.last_mut() {
+            let calls = if has_ended { &mut open.ended } else { &mut open.others };
+            calls.push_back(place.call);
+        }
+    }
+
+    /// Takes the open call out that an answer in this message is for: the first that has ended, else
+    /// the first.
+    fn take(&mut self, message: usize) -> Option<Place> {
+        steps::count();
+        let at = self.messages.binary_search_by_key(&message, |open| open.message).ok()?;
+        let open = self.messages.get_mut(at)?;
+        let call = open.ended.pop_front().or_else(|| open.others.pop_front())?;
+        self.answered += 1;
+        Some(Place { message, call })
+    }
+
+    /// The newest message with an open call, of those that were made when the last one was.
+    fn newest(&mut self) -> Option<usize> {
+        loop {
+            steps::count();
+            let open = self.messages.get(self.newest?)?;
+            if !(open.ended.is_empty() && open.others.is_empty()) {
+                return Some(open.message);
+            }
+            self.newest = open.older;
+        }
+    }
+}
+
+/// Answers to an id whose calls have not come, by when they were given, in order.
+type Early<'e> = Map<When<'e>, VecDeque<&'e Event>>;
 
 /// Pairs answers with calls, message by message.
 pub(super) struct Pairs<'e, 'a> {
     attached: &'a Attached<'a>,
-    pub(super) asking: Vec<Asking<'e>>,
+    pub(super) asking: Vec<Asking<'e, 'a>>,
     /// By the id of a message: which of `asking` it is.
     messages: Map<&'e str, usize>,
     /// By the id of calls.
     ids: Map<Text, Uses<'e>>,
-    early: Map<Text, VecDeque<Early<'e>>>,
+    early: Map<Text, Early<'e>>,
     orphans: Vec<&'e Event>,
     turn: u64,
     /// The message with calls that stands right before, with nothing but its answers between.
@@ -95,14 +159,6 @@ impl<'e, 'a> Pairs<'e, 'a> {
         }
     }
 
-    /// Whether the lifecycle of a call says that it has ended.
-    fn has_ended(&self, place: &Place<'_>, id: &str) -> bool {
-        let Some(asking) = self.asking.get(place.message) else { return false };
-        let before = asking.calls.iter().take(place.call).filter(|call| call.id == id).count();
-        let known = self.attached.of(&asking.event.run, id, asking.event.seq, before);
-        known.is_some_and(|known| known.stage >= Stage::Failed)
-    }
-
     fn find(&mut self, code: Code, seq: Seq, message: impl Into<String>) {
         self.findings.push(Finding { seq: Some(seq), ..Finding::new(code, message) });
     }
@@ -122,15 +178,28 @@ impl<'e, 'a> Pairs<'e, 'a> {
         let calls = &event.said().calls;
         let index = self.asking.len();
         let when = self.when(event);
-        let mut asked: Vec<Asked<'e>> = Vec::with_capacity(calls.len());
+        let mut asked: Vec<Asked<'e, 'a>> = Vec::with_capacity(calls.len());
+        let mut last_answered = None;
+        // How many calls of each id the message has made so far.
+        let mut made: Map<&str, usize> = Map::default();
+        let mut ids: Option<Set<&str>> = None;
         for (n, call) in calls.iter().enumerate() {
+            steps::count();
             let answer = self.take_early(event, &call.id);
+            let made = made.entry(&call.id).or_default();
+            let known = self.attached.of(&event.run, &call.id, event.seq, *made);
+            *made += 1;
             let uses = self.ids.entry(call.id.clone()).or_default();
-            uses.made += 1;
-            uses.last = Some(when);
+            uses.make(when);
             match answer {
-                Some(_) => uses.answered += 1,
-                None => uses.open.push(Place { message: index, call: n, when }),
+                Some(_) => {
+                    uses.answered += 1;
+                    last_answered = Some(n);
+                }
+                None => {
+                    let has_ended = known.is_some_and(|known| known.stage >= Stage::Failed);
+                    uses.open(Place { message: index, call: n }, has_ended);
+                }
             }
             if uses.made == 2 && !call.id.is_empty() {
                 let message = format!("several calls have the id {:?}", call.id);
@@ -141,15 +210,16 @@ impl<'e, 'a> Pairs<'e, 'a> {
                 true => {
                     let message = "a call without an id gets a derived one";
                     self.find(Code::EmptyCallId, event.seq, message);
-                    derived(event.seq, n, calls)
+                    let all = || calls.iter().map(|call| &*call.id).collect();
+                    derived(event.seq, n, ids.get_or_insert_with(all))
                 }
             };
             let (name, arguments) = (call.name.clone(), call.arguments.clone());
             let waits = approval::waits(&call.raw);
             let in_view = ViewCall { id, name, arguments };
-            asked.push(Asked { call: in_view, id: call.id.clone(), waits, answer });
+            asked.push(Asked { call: in_view, known, waits, answer });
         }
-        self.asking.push(Asking { event, calls: asked });
+        self.asking.push(Asking { event, calls: asked, last_answered });
         if !event.id.is_empty() {
             self.messages.insert(&event.id, index);
         }
@@ -161,18 +231,34 @@ impl<'e, 'a> Pairs<'e, 'a> {
     fn take_early(&mut self, event: &'e Event, id: &Text) -> Option<&'e Event> {
         let when = self.when(event);
         let early = self.early.get_mut(id)?;
-        let links = |answer: &Early<'_>| {
-            !event.id.is_empty() && answer.event.parent.as_deref() == Some(&*event.id)
-        };
-        let fits = |answer: &Early<'_>| links(answer) || answer.when == when;
-        let at = early.iter().position(fits);
-        let found = at.and_then(|at| early.remove(at));
+        let mut here = early.remove(&when).unwrap_or_default();
+        let links =
+            |answer: &Event| !event.id.is_empty() && answer.parent.as_deref() == Some(&*event.id);
         // What is left behind waits for nothing any more.
-        let (kept, old) = std::mem::take(early).into_iter().partition(|a| a.when == when);
-        *early = kept;
-        let old: VecDeque<Early<'e>> = old;
-        self.orphans.extend(old.into_iter().map(|answer| answer.event));
-        let answer = found?.event;
+        let old = early.drain().flat_map(|(_, answers)| answers);
+        let mut linked: Option<&'e Event> = None;
+        for answer in old.inspect(|_| steps::count()) {
+            let is_first = linked.is_none_or(|linked| answer.seq < linked.seq);
+            let other = match links(answer) && is_first {
+                true => linked.replace(answer),
+                false => Some(answer),
+            };
+            self.orphans.extend(other);
+        }
+        let found = match (linked, here.front()) {
+            (Some(linked), Some(first)) if first.seq < linked.seq => {
+                self.orphans.push(linked);
+                here.pop_front()
+            }
+            (Some(linked), _) => Some(linked),
+            (None, _) => here.pop_front(),
+        };
+        if here.is_empty() {
+            self.early.remove(id);
+        } else {
+            early.insert(when, here);
+        }
+        let answer = found?;
         let message = "an answer that stands before its call stands behind it";
         self.find(Code::ResultBeforeCall, answer.seq, message);
         Some(answer)
@@ -188,7 +274,7 @@ impl<'e, 'a> Pairs<'e, 'a> {
                 self.find(Code::DuplicateResult, event.seq, message);
             } else {
                 let when = self.when(event);
-                self.early.entry(id).or_default().push_back(Early { event, when });
+                self.early.entry(id).or_default().entry(when).or_default().push_back(event);
             }
             return;
         };
@@ -196,7 +282,8 @@ impl<'e, 'a> Pairs<'e, 'a> {
         let asked_by = &*asking.event.id;
         let linked = event.parent.as_deref().is_none_or(|parent| parent == asked_by);
         let wrong_link = !linked && !asked_by.is_empty();
-        let behind = asking.calls.iter().skip(place.call + 1).any(|call| call.answer.is_some());
+        let behind = asking.last_answered > Some(place.call);
+        asking.last_answered = asking.last_answered.max(Some(place.call));
         if let Some(call) = asking.calls.get_mut(place.call) {
             call.answer = Some(event);
         }
@@ -211,32 +298,23 @@ impl<'e, 'a> Pairs<'e, 'a> {
     }
 
     /// The open call that an answer belongs to.
-    fn take_open(&mut self, event: &'e Event, id: &Text) -> Option<Place<'e>> {
-        let uses = self.ids.get(id)?;
-        let linked = event.parent.as_deref().and_then(|parent| self.messages.get(parent));
-        let in_message = |message: Option<usize>| {
-            let here = |place: &&Place<'_>| Some(place.message) == message;
-            let mut places = uses.open.iter().filter(here);
-            let first = places.clone().next();
-            places.find(|place| self.has_ended(place, id)).or(first).copied()
-        };
-        let is_left = |place: &Place<'_>| Some(place.when) != uses.last;
-        let in_run = |place: &&Place<'_>| !is_left(place) && place.when.run == &*event.run;
-        let newest = || uses.open.iter().rev().find(in_run).map(|place| place.message);
-        let found = in_message(linked.copied())
-            .or_else(|| in_message(self.row))
-            .or_else(|| in_message(newest()))?;
+    fn take_open(&mut self, event: &'e Event, id: &Text) -> Option<Place> {
         let uses = self.ids.get_mut(id)?;
-        uses.answered += 1;
-        let place = |place: &Place<'_>| (place.message, place.call) != (found.message, found.call);
-        uses.open.retain(place);
-        Some(found)
+        let linked = event.parent.as_deref().and_then(|parent| self.messages.get(parent));
+        for message in linked.into_iter().chain(&self.row) {
+            if let Some(place) = uses.take(*message) {
+                return Some(place);
+            }
+        }
+        let is_same_run = uses.last.is_some_and(|last| last.run == &*event.run);
+        let newest = if is_same_run { uses.newest() } else { None };
+        newest.and_then(|message| uses.take(message))
     }
 
     /// Reports what has found no call.
     pub(super) fn end(&mut self) {
-        let early = std::mem::take(&mut self.early).into_values().flatten();
-        self.orphans.extend(early.map(|early| early.event));
+        let early = std::mem::take(&mut self.early).into_values();
+        self.orphans.extend(early.flat_map(Early::into_values).flatten());
         let mut orphans = std::mem::take(&mut self.orphans);
         orphans.sort_by_key(|event| event.seq);
         for event in orphans {
@@ -245,10 +323,11 @@ impl<'e, 'a> Pairs<'e, 'a> {
     }
 }
 
-/// An id for a call that has none, which no other call of the message has.
-fn derived(seq: Seq, n: usize, calls: &[Call]) -> Text {
+/// An id for a call that has none, which no other call of the message has; these are `ids`.
+fn derived(seq: Seq, n: usize, ids: &Set<&str>) -> Text {
     let mut id = format!("call-{seq}-{n}");
-    while calls.iter().any(|call| call.id == id) {
+    while ids.contains(&*id) {
+        steps::count();
         id.push('-');
     }
     id.into()

@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::{Resumed, View, ViewCall, ViewEntry};
 use crate::event::{Json, Text};
 use crate::format::write::{Object, Spacing};
+use crate::steps;
 
 /// Whose messages are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,8 +145,8 @@ fn plain(text: &str, chars_max: usize) -> String {
 #[derive(Default)]
 struct Ids {
     given: HashSet<String>,
-    /// How often an id has been asked for.
-    asked: HashMap<String, u64>,
+    /// By a beginning and how many digits stand behind it: all smaller numbers have been given.
+    numbers: HashMap<(String, usize), u64>,
     /// The ids of the calls whose answers come next, in order.
     open: VecDeque<Text>,
 }
@@ -154,21 +155,33 @@ impl Ids {
     /// The id if the APIs take it and no call has had it, else one that is made of it.
     fn give(&mut self, id: &str) -> Text {
         let base = plain(id, ID_CHARS_MAX);
-        let n = self.asked.entry(base.clone()).or_default();
+        let id = match base.is_empty() || self.given.contains(&base) {
+            true => self.numbered(&base),
+            false => base,
+        };
+        self.given.insert(id.clone());
+        let id = Text::from(id);
+        self.open.push_back(id.clone());
+        id
+    }
+
+    /// The first id of `base-2`, `base-3`, ... that has not been given, with as much of `base` as there
+    /// is room for. Of no base it is `-1`, `-2`, ...
+    fn numbered(&mut self, base: &str) -> String {
+        let mut first = if base.is_empty() { 1 } else { 2 };
+        let mut digits = 0;
         loop {
-            *n += 1;
-            let id = match *n {
-                1 if !base.is_empty() => base.clone(),
-                n => {
-                    let end = format!("-{n}");
-                    let start: String = base.chars().take(ID_CHARS_MAX - end.len()).collect();
-                    start + &end
+            digits += 1;
+            let start: String = base.chars().take(ID_CHARS_MAX - "-".len() - digits).collect();
+            let number = self.numbers.entry((start.clone(), digits)).or_insert(first);
+            first = 10u64.pow(digits as u32);
+            while *number < first {
+                steps::count();
+                let id = format!("{start}-{number}");
+                *number += 1;
+                if !self.given.contains(&id) {
+                    return id;
                 }
-            };
-            if self.given.insert(id.clone()) {
-                let id = Text::from(id);
-                self.open.push_back(id.clone());
-                return id;
             }
         }
     }

@@ -6,13 +6,18 @@
 //! a few events however long the session is.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
+use crate::bytes::within;
 use crate::entry::{Kind, Seq, StoredEntry};
 use crate::error::Result;
 use crate::event::{Event, Text};
 use crate::finding::{Code, Finding};
+use crate::format::Format;
 use crate::log::{Position, SessionInfo, Snapshot};
+use crate::steps;
 
+use super::Map;
 use super::view::is_blank;
 
 /// The ids of the records before the view, looked through from the last on, only as far as needed.
@@ -53,14 +58,23 @@ pub(super) struct Start {
     pub(super) findings: Vec<Finding>,
 }
 
+/// What is known of the events behind a boundary, while the next one before it is looked for.
+#[derive(Clone, Copy)]
+struct Behind {
+    /// The boundary.
+    seq: Seq,
+    /// Whether the first message behind it is a summary.
+    is_summary: bool,
+}
+
 /// Events that are found by their number.
 pub(super) trait Numbered {
     /// The `n`-th checkpoint, counted from the last.
     fn checkpoint_from_last(&mut self, n: u64) -> Result<Option<Event>>;
-    /// The first message behind the event `seq`.
-    fn message_behind(&mut self, seq: Seq) -> Result<Option<Event>>;
-    /// The `n`-th message.
-    fn message(&mut self, n: u64) -> Result<Option<Event>>;
+    /// The first message of these events.
+    fn first_message(&mut self, range: Range<Seq>) -> Result<Option<Event>>;
+    /// Where the `n`-th message is.
+    fn message(&mut self, n: u64) -> Result<Option<Seq>>;
     /// The messages from the event `seq` on, at most [`NEAR`].
     fn messages_from(&mut self, seq: Seq) -> Result<Vec<Event>>;
     /// The messages before the event `seq`, the last first, at most [`NEAR`].
@@ -74,10 +88,11 @@ impl Start {
     pub(super) fn find(events: &mut dyn Numbered) -> Result<Start> {
         let mut start = Start { from: 0, compaction: None, findings: Vec::new() };
         let mut n = 0;
+        let mut behind = Behind { seq: Seq::MAX, is_summary: false };
         while let Some(event) = events.checkpoint_from_last(n)? {
             n += 1;
             let from = match event.payload.get("subtype") {
-                Some(_) => start.behind_boundary(events, &event)?,
+                Some(_) => start.behind_boundary(events, &event, &mut behind)?,
                 None => start.at_retained(events, &event)?,
             };
             if let Some(from) = from {
@@ -93,12 +108,16 @@ impl Start {
         &mut self,
         events: &mut dyn Numbered,
         boundary: &Event,
+        behind: &mut Behind,
     ) -> Result<Option<Seq>> {
-        let next = events.message_behind(boundary.seq)?;
-        let is_summary = |next: &Event| {
+        let is_summary = |next: Event| {
             matches!(&*next.said().by, "system" | "summary") && !is_blank(&next.said().text())
         };
-        if !next.is_some_and(|next| is_summary(&next)) {
+        // What stands behind the next boundary as well has been looked at.
+        let next = events.first_message(boundary.seq + 1..behind.seq)?;
+        let is_summary = next.map_or(behind.is_summary, is_summary);
+        *behind = Behind { seq: boundary.seq, is_summary };
+        if !is_summary {
             self.note_void(boundary);
             return Ok(None);
         }
@@ -127,8 +146,8 @@ impl Start {
         let Some(retained) = retained else { return Ok(None) };
         let retained = retained as u64;
         let summary = payload.get("summary").map(|summary| summary.shown()).unwrap_or_default();
-        let mut before = |n: u64| -> Result<Option<Event>> {
-            Ok(events.message(n)?.filter(|message| message.seq < checkpoint.seq))
+        let mut before = |n: u64| -> Result<Option<Seq>> {
+            Ok(events.message(n)?.filter(|message| *message < checkpoint.seq))
         };
         let first = before(retained)?;
         // Keeping none of the messages is a compaction, keeping what is not there is none.
@@ -137,7 +156,7 @@ impl Start {
             self.note_void(checkpoint);
             return Ok(None);
         }
-        let from = first.map_or(checkpoint.seq, |first| first.seq);
+        let from = first.unwrap_or(checkpoint.seq);
         Ok(Some(self.with_calls(events, checkpoint, from)?.unwrap_or(from)))
     }
 
@@ -222,7 +241,9 @@ impl<'e> InMemory<'e> {
     }
 
     fn get(&self, index: Option<&usize>) -> Option<Event> {
-        self.events.get(*index?).cloned()
+        let event = self.events.get(*index?)?;
+        event.said().calls.iter().for_each(|_| steps::count());
+        Some(event.clone())
     }
 }
 
@@ -232,35 +253,45 @@ impl Numbered for InMemory<'_> {
         Ok(self.get(usize::try_from(n).ok().and_then(|n| from_last.nth(n))))
     }
 
-    fn message_behind(&mut self, seq: Seq) -> Result<Option<Event>> {
-        let next = self.events.partition_point(|event| event.seq <= seq);
-        let behind = self.events.get(next..).unwrap_or_default();
-        Ok(behind.iter().find(|event| event.kind == Kind::Message).cloned())
+    fn first_message(&mut self, range: Range<Seq>) -> Result<Option<Event>> {
+        let (first, end) = (self.before(range.start), self.before(range.end));
+        Ok(self.get(self.messages.get(first).filter(|_| first < end)))
     }
 
-    fn message(&mut self, n: u64) -> Result<Option<Event>> {
-        Ok(self.get(usize::try_from(n).ok().and_then(|n| self.messages.get(n))))
+    fn message(&mut self, n: u64) -> Result<Option<Seq>> {
+        let index = usize::try_from(n).ok().and_then(|n| self.messages.get(n));
+        Ok(index.and_then(|index| self.events.get(*index)).map(|event| event.seq))
     }
 
     fn messages_from(&mut self, seq: Seq) -> Result<Vec<Event>> {
-        let behind = self.messages.get(self.before(seq)..).unwrap_or_default();
+        let behind = within(&*self.messages, self.before(seq)..);
         Ok(behind.iter().take(NEAR).filter_map(|index| self.get(Some(index))).collect())
     }
 
     fn messages_before(&mut self, seq: Seq) -> Result<Vec<Event>> {
-        let before = self.messages.get(..self.before(seq)).unwrap_or_default();
+        let before = within(&*self.messages, ..self.before(seq));
         Ok(before.iter().rev().take(NEAR).filter_map(|index| self.get(Some(index))).collect())
     }
 }
 
 /// Events in the log.
 pub(super) struct Indexed<'s> {
-    pub(super) snapshot: &'s Snapshot,
-    pub(super) session: &'s SessionInfo,
-    pub(super) format: &'static dyn crate::format::Format,
+    snapshot: &'s Snapshot,
+    session: &'s SessionInfo,
+    format: &'static dyn Format,
+    /// Where messages are, as far as that has been asked.
+    messages: Map<u64, Option<Seq>>,
 }
 
-impl Indexed<'_> {
+impl<'s> Indexed<'s> {
+    pub(super) fn new(
+        snapshot: &'s Snapshot,
+        session: &'s SessionInfo,
+        format: &'static dyn Format,
+    ) -> Indexed<'s> {
+        Indexed { snapshot, session, format, messages: Map::default() }
+    }
+
     fn at(&self, position: Position) -> Result<Option<Event>> {
         let Some(seq) = self.snapshot.find(&self.session.id, position)? else { return Ok(None) };
         let entry = self.snapshot.read(&self.session.id, seq..=seq)?.next().transpose()?;
@@ -274,8 +305,8 @@ impl Numbered for Indexed<'_> {
         count.checked_sub(n + 1).map_or(Ok(None), |n| self.at(Position::Checkpoint(n)))
     }
 
-    fn message_behind(&mut self, seq: Seq) -> Result<Option<Event>> {
-        for entry in self.snapshot.read(&self.session.id, seq + 1..)? {
+    fn first_message(&mut self, range: Range<Seq>) -> Result<Option<Event>> {
+        for entry in self.snapshot.read(&self.session.id, range)? {
             let event = Event::from_entry(self.format, &entry?);
             if let Some(event) = event.filter(|event| event.kind == Kind::Message) {
                 return Ok(Some(event));
@@ -284,11 +315,16 @@ impl Numbered for Indexed<'_> {
         Ok(None)
     }
 
-    fn message(&mut self, n: u64) -> Result<Option<Event>> {
+    fn message(&mut self, n: u64) -> Result<Option<Seq>> {
         if n >= self.session.count(Kind::Message) {
             return Ok(None);
         }
-        self.at(Position::Message(n))
+        if let Some(known) = self.messages.get(&n) {
+            return Ok(*known);
+        }
+        let found = self.at(Position::Message(n))?.map(|message| message.seq);
+        self.messages.insert(n, found);
+        Ok(found)
     }
 
     fn messages_from(&mut self, seq: Seq) -> Result<Vec<Event>> {

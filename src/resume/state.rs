@@ -3,12 +3,13 @@
 use serde::Serialize;
 
 use crate::entry::{Kind, Seq};
-use crate::event::{Call, Event, Json, Reading, Text};
+use crate::event::{Call, Event, Json, Members, Reading, Text};
+use crate::steps;
 
-use super::Map;
 use super::lifecycle::{Attached, Lifecycle, Stage};
 use super::observe::{Synthetic, observation};
 use super::policy::ReplayPolicy;
+use super::{Map, Set};
 
 /// A message of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -161,7 +162,7 @@ impl State {
             failed_tool_results: Vec::new(),
             runtime_state: runtime_state(of_kind(Kind::Checkpoint)),
         };
-        let (mut completed, mut failed) = (Results::default(), Results::default());
+        let (mut completed, mut failed) = (Members::default(), Members::default());
         for call in calls {
             state.add_call(call, policy, &mut completed, &mut failed);
         }
@@ -173,8 +174,8 @@ impl State {
         &mut self,
         call: &Lifecycle,
         policy: &dyn ReplayPolicy,
-        completed: &mut Results,
-        failed: &mut Results,
+        completed: &mut Members,
+        failed: &mut Members,
     ) {
         let (tool_call_id, tool_name) = (call.call_id.clone(), call.tool.clone());
         let (step, payload) = (call.step, call.payload.clone());
@@ -202,25 +203,6 @@ impl State {
             }),
             Stage::Unknown => {}
         }
-    }
-}
-
-/// Pairs in the order of their first value; a later value takes the place of an earlier one.
-#[derive(Default)]
-struct Results {
-    pairs: Vec<(Text, Json)>,
-    places: Map<Text, usize>,
-}
-
-impl Results {
-    fn put(&mut self, key: Text, value: Json) {
-        let place = self.places.get(&key).and_then(|place| self.pairs.get_mut(*place));
-        if let Some((_, known)) = place {
-            *known = value;
-            return;
-        }
-        self.places.insert(key.clone(), self.pairs.len());
-        self.pairs.push((key, value));
     }
 }
 
@@ -262,7 +244,7 @@ fn terminal_by_run(events: &[Event]) -> Vec<(Text, Option<Json>)> {
 }
 
 fn runtime_state<'e>(checkpoints: impl Iterator<Item = &'e Event>) -> Json {
-    let mut merged = Results::default();
+    let mut merged = Members::default();
     for event in checkpoints {
         let kept = event.payload.get("runtime_state").filter(Json::is_object);
         for (key, value) in kept.map(|kept| kept.members()).unwrap_or_default() {
@@ -294,12 +276,15 @@ fn history(events: &[Event], calls: &[Lifecycle], reading: Reading) -> Vec<Messa
         rest = after;
         answers.iter().for_each(|answer| history.push(answer));
         let id_of = |answer: &&Event| answer.said().metadata.id_of("tool_call_id");
-        let answered: Vec<Text> = answers.iter().map(id_of).collect();
-        for (n, call) in made_calls.iter().enumerate() {
+        let answered: Set<Text> = answers.iter().map(id_of).collect();
+        let mut made: Map<&str, usize> = Map::default();
+        for call in made_calls {
+            steps::count();
             if call.id.is_empty() || answered.contains(&call.id) {
                 continue;
             }
-            let before = made_calls.iter().take(n).filter(|other| other.id == call.id).count();
+            let made = made.entry(&call.id).or_default();
+            let before = std::mem::replace(made, *made + 1);
             let known = match reading {
                 Reading::Original => known_calls.first(&message.run, &call.id),
                 Reading::Default => known_calls.of(&message.run, &call.id, message.seq, before),

@@ -143,7 +143,7 @@ impl View {
         let attached = Attached::new(calls, made);
         let mut pairs = Pairs::new(&attached);
         let items = builder.read(&messages, &mut pairs);
-        builder.write(&items, &pairs.asking, &attached);
+        builder.write(&items, &pairs.asking);
         builder.report_conflicts(calls);
         Ok(View { entries: builder.entries, from_seq, findings: builder.findings })
     }
@@ -196,7 +196,7 @@ impl Builder {
     }
 
     /// Writes the entries.
-    fn write(&mut self, items: &[Item<'_>], asking: &[Asking<'_>], attached: &Attached<'_>) {
+    fn write(&mut self, items: &[Item<'_>], asking: &[Asking<'_, '_>]) {
         for item in items {
             match item {
                 Item::Gap(event) => self.entries.push(ViewEntry::Gap {
@@ -218,7 +218,7 @@ impl Builder {
                 }
                 Item::Asking(index) => {
                     if let Some(asking) = asking.get(*index) {
-                        self.write_asking(asking, attached);
+                        self.write_asking(asking);
                     }
                 }
             }
@@ -230,8 +230,8 @@ impl Builder {
         self.entries.push(ViewEntry::Message { role, content, reasoning, tool_calls, seq });
     }
 
-    fn write_asking(&mut self, asking: &Asking<'_>, attached: &Attached<'_>) {
-        let Asking { event, calls } = asking;
+    fn write_asking(&mut self, asking: &Asking<'_, '_>) {
+        let Asking { event, calls, .. } = asking;
         let content = self.safe(event, event.said().content.as_ref());
         let reasoning = self.reasoning(event);
         let tool_calls: Vec<ViewCall> =
@@ -239,7 +239,7 @@ impl Builder {
         let ids: Vec<Text> = tool_calls.iter().map(|call| call.id.clone()).collect();
         let (role, seq) = (event.said().by.clone(), event.seq);
         self.entries.push(ViewEntry::Message { role, content, reasoning, tool_calls, seq });
-        for (n, (asked, id)) in calls.iter().zip(ids).enumerate() {
+        for (asked, id) in calls.iter().zip(ids) {
             if let Some(answer) = asked.answer {
                 let mut content = self.safe(answer, answer.said().content.as_ref());
                 if is_blank(&content) {
@@ -249,14 +249,13 @@ impl Builder {
                 self.answer(id, content, None, Some(answer.seq));
                 continue;
             }
-            let same = calls.iter().take(n).filter(|other| other.id == asked.id).count();
-            let known = attached.of(&event.run, &asked.id, event.seq, same);
-            self.stand_in(event, asked, id, known.filter(|_| !asked.id.is_empty()));
+            self.stand_in(event, asked, id);
         }
     }
 
     /// What stands in for an answer that was not recorded.
-    fn stand_in(&mut self, event: &Event, asked: &Asked<'_>, id: Text, known: Option<&Lifecycle>) {
+    fn stand_in(&mut self, event: &Event, asked: &Asked<'_, '_>, id: Text) {
+        let known = asked.known;
         let stage = known.map_or(Stage::Unknown, |known| known.stage);
         if stage == Stage::Waiting || (asked.waits && stage < Stage::Started) {
             let message = format!("{id:?}: the call waits for approval and stays open");
@@ -307,7 +306,7 @@ impl Builder {
     }
 
     /// A call without what strict consumers refuse.
-    fn safe_call(&mut self, event: &Event, asked: &Asked<'_>) -> ViewCall {
+    fn safe_call(&mut self, event: &Event, asked: &Asked<'_, '_>) -> ViewCall {
         let mut call = asked.call.clone();
         if let Some(arguments) = call.arguments.made_safe() {
             let notes = call.arguments.notes();

@@ -4,6 +4,7 @@
 //! own, whose lines name it, and can be deleted without the other. What of it is there after a cut is
 //! known by the mark that it is made with; forking again goes on with it.
 
+use crate::bytes::within;
 use crate::entry::{Entry, Kind, Seq, StoredEntry};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Format;
@@ -179,9 +180,9 @@ impl Rename<'_> {
         let text = std::str::from_utf8(line).ok()?;
         let raw = crate::format::json_member(text, "session_id")?;
         let start = crate::format::syntax::offset_in(line, raw.as_bytes());
-        let mut renamed = line.get(..start)?.to_vec();
+        let mut renamed = within(line, ..start).to_vec();
         renamed.extend_from_slice(quoted(self.to).as_bytes());
-        renamed.extend_from_slice(line.get(start + raw.len()..)?);
+        renamed.extend_from_slice(within(line, start + raw.len()..));
         Some(renamed)
     }
 }

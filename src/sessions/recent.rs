@@ -1,5 +1,6 @@
 //! The last sessions in a few lines, for a system prompt.
 
+use crate::bytes::within;
 use crate::error::Result;
 use crate::log::Snapshot;
 
@@ -54,7 +55,7 @@ pub fn recent(snapshot: &Snapshot, count: usize, workspace: Option<&str>) -> Res
 fn in_a_line(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(GOAL_CHARS) {
-        Some((at, _)) => format!("{}…", line.get(..at).unwrap_or_default()),
+        Some((at, _)) => format!("{}…", within(&*line, ..at)),
         None => line,
     }
 }

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 
 use super::fact::{self, Facts};
 use super::{Content, Damage, Fact, Format, Record, Role, Usage, json};
+use crate::bytes::within;
 use crate::entry::Kind;
 
 pub(crate) use meta::Derived;
@@ -182,7 +183,7 @@ fn tokens(raw: &str) -> Usage {
 /// The first `max` characters of a text.
 fn first_chars(text: &str, max: usize) -> Cow<'_, str> {
     match text.char_indices().nth(max) {
-        Some((at, _)) => text.get(..at).unwrap_or_default().into(),
+        Some((at, _)) => within(text, ..at).into(),
         None => text.into(),
     }
 }
