@@ -39,7 +39,7 @@ pub use verify::{Problem, Stats, VerifyReport};
 
 use options::Options;
 use reader::Reader;
-use shared::Shared;
+use shared::{Shared, start_thread};
 
 /// A durable log of events, grouped in sessions, in one directory.
 ///
@@ -116,9 +116,7 @@ impl Handle {
             // A task that is woken by a thread of ours may close the log there, and no thread can
             // wait for its own end: it goes on elsewhere.
             Inner::Writer(shared) if shared.is_own_thread() => {
-                let shared = shared.clone();
-                crate::locks::thread::spawn(move || _ = shared.close());
-                Ok(())
+                start_thread("eventlog-close", shared, |shared| _ = shared.close()).map(drop)
             }
             Inner::Writer(shared) => shared.close(),
             Inner::Reader(reader) => reader.store.close(),

@@ -159,14 +159,7 @@ impl Shared {
     }
 
     fn spawn(self: &Arc<Shared>, name: &str, body: fn(&Shared)) -> Result<()> {
-        let shared = self.clone();
-        let thread = thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || body(&shared))
-            .map_err(|e| {
-                Error::io("cannot start a thread", e)
-                    .with_hint("raise the limit of processes and threads (`ulimit -u`)")
-            })?;
+        let thread = start_thread(name, self, body)?;
         self.threads.lock().push(thread);
         Ok(())
     }
@@ -455,6 +448,20 @@ impl Shared {
         drop(lock);
         result.and(closed)
     }
+}
+
+/// Runs `body` on a thread of its own.
+pub(super) fn start_thread(
+    name: &str,
+    shared: &Arc<Shared>,
+    body: fn(&Shared),
+) -> Result<JoinHandle<()>> {
+    let shared = shared.clone();
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(move || body(&shared));
+    thread.map_err(|e| {
+        Error::io("cannot start a thread", e)
+            .with_hint("raise the limit of processes and threads (`ulimit -u`)")
+    })
 }
 
 /// The error of every append after `cause`.
