@@ -234,15 +234,14 @@ pub(crate) struct MemSession {
     /// The seq of the first entry.
     pub(crate) first_seq: u64,
     entries: Vec<MemEntry>,
-    /// The sums and times before every entry whose index is a multiple of [`TALLY_EVERY`].
+    /// The sums and times of the first [`TALLY_EVERY`] entries, of twice as many, and so on: a
+    /// session with fewer takes no memory for them.
     tallies: Vec<(Tally, Times)>,
-    /// The sums and times of all entries.
-    total: (Tally, Times),
     /// The runs that began, each with its batch.
     runs: Vec<(u64, Arc<str>)>,
     /// What was described, each with its batch, and the times up to it.
     descriptions: Vec<(u64, Box<Attributes>, Times)>,
-    /// All descriptions, one over the other.
+    /// All descriptions, one over the other, where there are several.
     described: Option<Box<Attributes>>,
 }
 
@@ -321,7 +320,7 @@ impl<'m> SessionView<'m> {
         let n = session.before(self.index(from)).0.marked(mark) + n;
         // The last kept sum that does not reach beyond the entry.
         let kept = session.tallies.partition_point(|(tally, _)| tally.marked(mark) <= n);
-        let start = kept.checked_sub(1)? * TALLY_EVERY;
+        let start = kept * TALLY_EVERY;
         let mut reached = session.before(start).0.marked(mark);
         for (index, entry) in session.entries.iter().enumerate().skip(start).take(TALLY_EVERY) {
             steps::count();
@@ -351,7 +350,14 @@ impl<'m> SessionView<'m> {
         let all = &self.session.descriptions;
         let count = all.partition_point(|(batch, ..)| *batch <= self.at.batch);
         if count == all.len() {
-            return self.session.described.iter().for_each(|all| attributes.update(all));
+            let only = all.first().map(|(_, only, _)| only);
+            return self
+                .session
+                .described
+                .as_ref()
+                .or(only)
+                .into_iter()
+                .for_each(|all| attributes.update(all));
         }
         for (_, description, _) in all.iter().take(count) {
             attributes.update(description);
@@ -370,22 +376,19 @@ impl<'m> SessionView<'m> {
 
 impl MemSession {
     fn add(&mut self, entry: MemEntry) {
-        if self.entries.len().is_multiple_of(TALLY_EVERY) {
-            self.tallies.push(self.total);
-        }
-        let (tally, times) = &mut self.total;
-        tally.add(entry.kind, entry.flags, entry.line_len());
-        times.add(entry.unix_micros);
         self.entries.push(entry);
+        if self.entries.len().is_multiple_of(TALLY_EVERY) {
+            self.tallies.push(self.before(self.entries.len()));
+        }
     }
 
     /// Returns the sums and times of the first `count` entries.
     fn before(&self, count: usize) -> (Tally, Times) {
-        if count >= self.entries.len() {
-            return self.total;
-        }
-        let kept = count / TALLY_EVERY;
-        let (mut tally, mut times) = *within(&self.tallies, kept);
+        let count = count.min(self.entries.len());
+        // The last sum is not kept yet while it is made.
+        let kept = (count / TALLY_EVERY).min(self.tallies.len());
+        let before = kept.checked_sub(1).map(|last| *within(&self.tallies, last));
+        let (mut tally, mut times) = before.unwrap_or_default();
         let start = kept * TALLY_EVERY;
         for entry in self.entries.iter().skip(start).take(count - start) {
             steps::count();
@@ -400,6 +403,14 @@ impl MemSession {
         let at = seq.checked_sub(self.first_seq)?;
         Some(self.entries.get(usize::try_from(at).ok()?)?.stored(seq))
     }
+}
+
+/// Adds to a row that rarely has a second item: thousands of sessions have one each.
+fn push_one<T>(row: &mut Vec<T>, item: T) {
+    if row.is_empty() {
+        row.reserve_exact(1);
+    }
+    row.push(item);
 }
 
 #[derive(Debug, Default)]
@@ -573,14 +584,17 @@ impl MemInner {
                 self.session(session).declared = Some((at.batch, id));
             }
             Change::Run { session, name } => {
-                self.session(session).runs.push((at.batch, name));
+                push_one(&mut self.session(session).runs, (at.batch, name));
             }
             Change::Describe { session, attributes } => {
                 let session = self.session(session);
                 let mut times = session.descriptions.last().map_or(Times::default(), |(.., t)| *t);
                 times.add(at.unix_micros);
-                session.described.get_or_insert_default().update(&attributes);
-                session.descriptions.push((at.batch, Box::new(attributes), times));
+                if let Some((_, before, _)) = session.descriptions.last() {
+                    let all = session.described.get_or_insert_with(|| before.clone());
+                    all.update(&attributes);
+                }
+                push_one(&mut session.descriptions, (at.batch, Box::new(attributes), times));
             }
             Change::Entry { head, range } => {
                 at.lsn = Lsn(at.lsn.0 + 1);
