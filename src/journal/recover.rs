@@ -201,10 +201,9 @@ pub(crate) fn replay(
         }
         if start > loaded.content.len() as u64 {
             let at = segment::display_name(loaded.epoch);
-            let message = format_args!(
-                "the segment is {} bytes long, and the store goes on behind that",
-                loaded.content.len()
-            );
+            let len = loaded.content.len();
+            let message =
+                format_args!("the segment is {len} bytes long, and the store goes on behind that");
             return Err(Error::corrupt(at, start, message)
                 .with_hint("restore the journal directory from the same copy as events.redb"));
         }

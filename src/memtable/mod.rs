@@ -351,13 +351,10 @@ impl<'m> SessionView<'m> {
         let count = all.partition_point(|(batch, ..)| *batch <= self.at.batch);
         if count == all.len() {
             let only = all.first().map(|(_, only, _)| only);
-            return self
-                .session
-                .described
-                .as_ref()
-                .or(only)
-                .into_iter()
-                .for_each(|all| attributes.update(all));
+            if let Some(all) = self.session.described.as_ref().or(only) {
+                attributes.update(all);
+            }
+            return;
         }
         for (_, description, _) in all.iter().take(count) {
             attributes.update(description);
